@@ -21,7 +21,8 @@ const BUFFERS: usize = 4;
 /// What a peer is granted, and grants.
 const TERMS: Terms = Terms { packet_bytes: PACKET, data_credits: 3, control_credits: 2 };
 
-/// Sequences of what an application asks for and of packets, well-formed or not. Nothing panics, nothing outside of what was lent is touched, and each request ends once.
+/// Sequences of what an application asks for and of packets, well-formed or not. Nothing panics, nothing outside of
+/// what was lent is touched, and each request ends once.
 pub fn messages(data: &[u8]) {
     let mut run = Run::new(data);
     for _ in 0..MOST_OPERATIONS {

@@ -12,9 +12,9 @@ use weft_mpa::{
 /// The longest header that is asked for before a frame is whole.
 const HEAD: usize = 96;
 
-/// The first two bytes choose; the rest is used three times. As the peer's side of a start-up, brought whole and in growing
-/// prefixes. As a stream of FPDUs, brought whole and cut. And as the sizes and cuts of a well-formed stream, which must come out as it
-/// went in, or, damaged in one bit, must not come out damaged where a CRC protects it.
+/// The first two bytes choose; the rest is used three times. As the peer's side of a start-up, brought whole and in
+/// growing prefixes. As a stream of FPDUs, brought whole and cut. And as the sizes and cuts of a well-formed stream,
+/// which must come out as it went in, or, damaged in one bit, must not come out damaged where a CRC protects it.
 pub fn mpa_stream(data: &[u8]) {
     let [choices, damage, rest @ ..] = data else { return };
     let choices = Choices(*choices);

@@ -2,8 +2,8 @@
 
 use weft_base::Random;
 
-/// A sequence of operations on two NICs: posting, deregistering, invalidating, closing, damage and loss on the way. Each request ends exactly
-/// once and nothing outside of what was granted changes.
+/// A sequence of operations on two NICs: posting, deregistering, invalidating, closing, damage and loss on the way.
+/// Each request ends exactly once and nothing outside of what was granted changes.
 pub fn pair(data: &[u8]) {
     if let Err(error) = weft_simulate::run_sequence(data) {
         panic!("{error}");

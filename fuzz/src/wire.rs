@@ -9,7 +9,8 @@ use weft_wire::mpa::{
 use weft_wire::rdmap::{AtomicCode, AtomicRequest, AtomicResponse, Control, Opcode, ReadRequest};
 use weft_wire::terminate::{Terminate, TerminateCode, TerminatedSegment};
 
-/// Reads the bytes as each kind of header. Nothing may panic, and what could be read must read the same after it was written again.
+/// Reads the bytes as each kind of header. Nothing may panic, and what could be read must read the same after it was
+/// written again.
 pub fn wire(data: &[u8]) {
     ddp_header(data);
     terminate(data);

@@ -1,5 +1,5 @@
-//! Every fuzz target on its seeds, on what earlier fuzzing has found worth keeping, and on inputs made from both by a seeded
-//! generator: the same ones each time, a few seconds in all.
+//! Every fuzz target on its seeds, on what earlier fuzzing has found worth keeping, and on inputs made from both by a
+//! seeded generator: the same ones each time, a few seconds in all.
 //!
 //! `WEFT_FUZZ_RUNS` and `WEFT_FUZZ_SEED` set how many, and which.
 

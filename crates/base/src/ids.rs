@@ -2,8 +2,9 @@
 
 use core::fmt;
 
-/// A protection domain of one NIC. Regions, queue pairs and shared receive queues belong to exactly one; a queue pair reaches only
-/// regions of its own domain (RFC 5042 section 2.2: the STag is checked against the stream's protection domain).
+/// A protection domain of one NIC. Regions, queue pairs and shared receive queues belong to exactly one; a queue pair
+/// reaches only regions of its own domain (RFC 5042 section 2.2: the STag is checked against the stream's protection
+/// domain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DomainId(pub u32);
 
@@ -42,8 +43,8 @@ impl fmt::Display for Stag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
-/// A peer of a message endpoint, numbered by that endpoint as they become known. It never goes on the wire. When a peer is forgotten its place
-/// is another one's, with another number.
+/// A peer of a message endpoint, numbered by that endpoint as they become known. It never goes on the wire. When a peer
+/// is forgotten its place is another one's, with another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
 

@@ -121,11 +121,13 @@ pub trait Port {
     /// The connect failed.
     fn poll_connected(&mut self) -> Result<bool, PortError>;
 
-    /// Looks whether the peer's host still answers, where that is left to who holds the port ([`Network::looks_after_peers`]). To be called every sixteenth of
-    /// [`PortOptions::peer_timeout`]; a port on which nothing is to be answered is asked for nearly nothing.
+    /// Looks whether the peer's host still answers, where that is left to who holds the port
+    /// ([`Network::looks_after_peers`]). To be called every sixteenth of [`PortOptions::peer_timeout`]; a port on which
+    /// nothing is to be answered is asked for nearly nothing.
     ///
     /// # Errors
-    /// [`PortError::TimedOut`]: something was not answered for so long. Each later call that sends or receives tells it too, once what has come is received.
+    /// [`PortError::TimedOut`]: something was not answered for so long. Each later call that sends or receives tells it
+    /// too, once what has come is received.
     fn check_peer(&mut self, _now: Time) -> Result<(), PortError> {
         Ok(())
     }
@@ -195,8 +197,8 @@ pub trait Port {
     /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on.
     fn close_send(&mut self);
 
-    /// Bytes that were taken and that the peer's host has not acknowledged yet, the end of the stream included; 0 where nobody can
-    /// tell. What is acknowledged reaches the peer's program even if this port is dropped now.
+    /// Bytes that were taken and that the peer's host has not acknowledged yet, the end of the stream included; 0 where
+    /// nobody can tell. What is acknowledged reaches the peer's program even if this port is dropped now.
     fn unacknowledged(&self) -> usize {
         0
     }
@@ -213,7 +215,8 @@ pub trait Listener {
     /// The next stream that has come, if one has.
     ///
     /// # Errors
-    /// The operating system refused (no more descriptors, for example); the listener itself still stands and may be asked again.
+    /// The operating system refused (no more descriptors, for example); the listener itself still stands and may be
+    /// asked again.
     fn accept(&mut self) -> Result<Option<Self::Port>, PortError>;
 
     /// The next stream that has come, if one has, though [`Listener::accept`] has said [`PortError::Exhausted`]: on a
@@ -245,9 +248,10 @@ pub struct PortOptions {
     pub local: Option<SocketAddr>,
     /// Bytes of the operating system's send and receive buffer, each. `None`: it chooses, and adapts.
     pub buffer_bytes: Option<u32>,
-    /// How long the peer's host may leave unanswered what it must answer before the stream breaks with [`PortError::TimedOut`]: bytes, a probe of its window
-    /// while it takes none, or a question whether it is there while nothing is sent. A host that answers is never too slow, whatever its programs do.
-    /// `None`: as long as the operating system is patient (a quarter of an hour, or for ever when nothing is sent).
+    /// How long the peer's host may leave unanswered what it must answer before the stream breaks with
+    /// [`PortError::TimedOut`]: bytes, a probe of its window while it takes none, or a question whether it is there
+    /// while nothing is sent. A host that answers is never too slow, whatever its programs do. `None`: as long as the
+    /// operating system is patient (a quarter of an hour, or for ever when nothing is sent).
     pub peer_timeout: Option<Duration>,
     /// A connect goes through memory that both processes share, or fails; who listens takes such streams beside the
     /// others. Only where [`Network::shares_memory`] says so: others ignore it.
@@ -262,8 +266,8 @@ pub struct Interest {
     /// Room to send, or the end of a connect. While something is lent ([`Port::lend`]), its return; room then only
     /// where the last send had found too little.
     pub writable: bool,
-    /// Fewer bytes than this need not be told, unless no more can come: the stream has ended, or its buffer is full. At least 1; more is a hint, and
-    /// what is there can be received at any time.
+    /// Fewer bytes than this need not be told, unless no more can come: the stream has ended, or its buffer is full. At
+    /// least 1; more is a hint, and what is there can be received at any time.
     pub least: u32,
 }
 
@@ -289,15 +293,17 @@ pub trait Waker: Send + Sync {
     fn wake(&self);
 }
 
-/// Where a thread of the NIC's own sleeps while others may run the engine: outside of the [`Network`], whose [`Network::wait`] is for
-/// who holds it. One thread at a time sleeps, the same that follows; the other calls may come from any thread. At first packets are off and no timer runs.
+/// Where a thread of the NIC's own sleeps while others may run the engine: outside of the [`Network`], whose
+/// [`Network::wait`] is for who holds it. One thread at a time sleeps, the same that follows; the other calls may come
+/// from any thread. At first packets are off and no timer runs.
 pub trait Watch: Send + Sync {
-    /// Sleeps until the network has something to do (only while packets are on), the timer has run off, it was woken, or `timeout`
-    /// has passed (`None`: for ever; zero: not at all). Never takes events from the network: they are for the next [`Network::wait`].
+    /// Sleeps until the network has something to do (only while packets are on), the timer has run off, it was woken,
+    /// or `timeout` has passed (`None`: for ever; zero: not at all). Never takes events from the network: they are for
+    /// the next [`Network::wait`].
     fn sleep(&self, timeout: Option<Duration>);
 
-    /// Whether packets end a sleep, one under way included. What waits already counts too: while it is not taken from the network,
-    /// each sleep ends at once.
+    /// Whether packets end a sleep, one under way included. What waits already counts too: while it is not taken from
+    /// the network, each sleep ends at once.
     fn set_packets(&self, on: bool);
 
     /// Ends the sleep under way, or the next one, in `after` from now; replaces an earlier time.
@@ -311,8 +317,9 @@ pub trait Watch: Send + Sync {
         None
     }
 
-    /// The calling thread, which must be the NIC's own, works for one that was on this processor last. While more threads want to run than the machine has processors, it runs there alone, so
-    /// that the time it takes is its program's and nobody else's; else it runs where the system lets it. Returns whether that has changed.
+    /// The calling thread, which must be the NIC's own, works for one that was on this processor last. While more
+    /// threads want to run than the machine has processors, it runs there alone, so that the time it takes is its
+    /// program's and nobody else's; else it runs where the system lets it. Returns whether that has changed.
     fn follow(&self, _processor: Option<u32>) -> bool {
         false
     }
@@ -321,7 +328,8 @@ pub trait Watch: Send + Sync {
     /// woken: as far as the system lets it, it runs at once then, also where another thread computes.
     fn be_prompt(&self) {}
 
-    /// Whether threads stand in line for the processors now, as far as can be known: who is away then may only wait for its turn.
+    /// Whether threads stand in line for the processors now, as far as can be known: who is away then may only wait for
+    /// its turn.
     fn is_crowded(&self) -> bool {
         false
     }
@@ -367,8 +375,8 @@ impl HostAddress {
 
 /// A maker of ports and listeners, and the one place to wait for them.
 ///
-/// Interest is one-shot: once reported by [`Network::wait`], a token is silent until it is armed again. So a port that is
-/// being polled anyway wakes nobody.
+/// Interest is one-shot: once reported by [`Network::wait`], a token is silent until it is armed again. So a port that
+/// is being polled anyway wakes nobody.
 pub trait Network {
     /// The ports it makes.
     type Port: Port;
@@ -457,8 +465,8 @@ pub trait Network {
     /// The operating system refused.
     fn arm_datagram(&mut self, port: &mut Self::Datagram, token: Token, interest: Interest) -> Result<(), PortError>;
 
-    /// Waits until something armed is ready, the waker was used, or `timeout` has passed (`None`: for ever; zero: only looks).
-    /// Appends what is ready.
+    /// Waits until something armed is ready, the waker was used, or `timeout` has passed (`None`: for ever; zero: only
+    /// looks). Appends what is ready.
     ///
     /// # Errors
     /// The operating system refused.
@@ -474,8 +482,8 @@ pub trait Network {
     fn watch(&self) -> Result<Arc<dyn Watch>, PortError>;
 }
 
-/// Why a port, listener or network call failed. `Copy`, so that it can stand in a completion; the number of the operating
-/// system is kept where there is one.
+/// Why a port, listener or network call failed. `Copy`, so that it can stand in a completion; the number of the
+/// operating system is kept where there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortError {
     /// The peer broke the stream, or the stream was aborted.

@@ -1,8 +1,8 @@
 //! Random numbers from a seed, so that a failure is a seed.
 
-/// A small, fast generator (xoshiro256++ by Blackman and Vigna, public domain). The same seed gives the same numbers on every
-/// machine. It is not a cipher: where numbers must be unguessable (STags), the seed must come from the operating system and the
-/// outputs must not be handed out; `weft-memory` says how it keeps to that.
+/// A small, fast generator (xoshiro256++ by Blackman and Vigna, public domain). The same seed gives the same numbers on
+/// every machine. It is not a cipher: where numbers must be unguessable (STags), the seed must come from the operating
+/// system and the outputs must not be handed out; `weft-memory` says how it keeps to that.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],

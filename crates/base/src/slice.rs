@@ -1,11 +1,13 @@
-//! Descriptors of memory: protocol code handles these as a NIC handles DMA descriptors, and never touches what they describe.
+//! Descriptors of memory: protocol code handles these as a NIC handles DMA descriptors, and never touches what they
+//! describe.
 
 use crate::RegionId;
 
 /// The most slices one work request may gather from or scatter to.
 pub const MAX_GATHER: usize = 4;
 
-/// Whether a range of bytes passes the end of the 64-bit offsets. It may end right there: its last byte has an offset then.
+/// Whether a range of bytes passes the end of the 64-bit offsets. It may end right there: its last byte has an offset
+/// then.
 #[must_use]
 pub const fn passes_end(offset: u64, length: u64) -> bool {
     length > 0 && offset.checked_add(length - 1).is_none()
@@ -39,7 +41,8 @@ impl Slice {
     }
 }
 
-/// Up to [`MAX_GATHER`] slices that are one run of bytes to the protocol: what a work request gathers from or scatters to.
+/// Up to [`MAX_GATHER`] slices that are one run of bytes to the protocol: what a work request gathers from or scatters
+/// to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gather {
     slices: [Slice; MAX_GATHER],
@@ -55,8 +58,8 @@ impl Gather {
         Self { slices: [Self::NOTHING; MAX_GATHER], count: 0 }
     }
 
-    /// These slices, in this order; empty ones are left out. `None` when there are more than [`MAX_GATHER`], or when together
-    /// they are longer than a message can be (2^32 - 1 bytes).
+    /// These slices, in this order; empty ones are left out. `None` when there are more than [`MAX_GATHER`], or when
+    /// together they are longer than a message can be (2^32 - 1 bytes).
     #[must_use]
     pub fn new(slices: &[Slice]) -> Option<Self> {
         let mut gather = Self::empty();

@@ -1,4 +1,5 @@
-//! The command as a user runs it. Measurements are tiny: they show that every contestant still works, not how fast it is.
+//! The command as a user runs it. Measurements are tiny: they show that every contestant still works, not how fast it
+//! is.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -17,7 +18,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A measurement of `contestant` alone, with `extra` arguments; `None`, and a line that says why, where it is not installed.
+/// A measurement of `contestant` alone, with `extra` arguments; `None`, and a line that says why, where it is not
+/// installed.
 fn measure(test: &str, contestant: &str, extra: &[&str]) -> Option<Value> {
     let mut arguments = vec!["perf", test, "--transport", contestant, "--vs", "none", "--launches", "1", "--json", "-"];
     // The machine may be busy with other things; only a contestant that hangs takes so long.

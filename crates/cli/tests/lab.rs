@@ -1,4 +1,5 @@
-//! `weft lab` as it is used. Each test has a directory of its own for what is remembered of labs, so that it sees no others.
+//! `weft lab` as it is used. Each test has a directory of its own for what is remembered of labs, so that it sees no
+//! others.
 //!
 //! Where labs cannot be had, each test says why and passes.
 

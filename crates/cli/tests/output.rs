@@ -109,13 +109,15 @@ fn ctrl_c_is_the_reason_also_when_the_other_processes_of_a_command_ended_first()
         killpg(group, Signal::SIGINT).unwrap();
         killpg(group, Signal::SIGCONT).unwrap();
         let output = child.wait_with_output().unwrap();
-        // Either says so: by its exit code, or by having been ended by the signal, which shells show as the same number.
+        // Either says so: by its exit code, or by having been ended by the signal, which shells show as the same
+        // number.
         let said = output.status.code().or(output.status.signal().map(|signal| 128 + signal));
         assert_eq!(said, Some(130), "{line}: {}", complaint(&output));
     }
 }
 
-/// The ids of the processes that a process has started, once there are some that have become what they are to be; `None` if it has ended before.
+/// The ids of the processes that a process has started, once there are some that have become what they are to be;
+/// `None` if it has ended before.
 fn await_children(id: u32) -> Option<Vec<String>> {
     let peers = |child: &&str| {
         let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The tests of `weft perf` beyond latency, bandwidth and rate, each a tiny instance: they show that it works, not how fast it is.
+//! The tests of `weft perf` beyond latency, bandwidth and rate, each a tiny instance: they show that it works, not how
+//! fast it is.
 
 use std::process::{Command, Output, Stdio};
 

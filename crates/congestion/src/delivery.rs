@@ -91,8 +91,8 @@ impl Delivery {
         }
     }
 
-    /// After all packets of one acknowledgement: the rate, and whether a round trip has ended. A sample over less than the
-    /// least round trip is none: acknowledgements came in a heap.
+    /// After all packets of one acknowledgement: the rate, and whether a round trip has ended. A sample over less than
+    /// the least round trip is none: acknowledgements came in a heap.
     pub fn finish(&mut self, min_rtt: Duration) -> (Option<RateSample>, bool) {
         let Some(Newest { stamp, sent_at }) = self.newest.take() else { return (None, false) };
         if self.app_limited_until != 0 && self.delivered > self.app_limited_until {

@@ -1,7 +1,7 @@
 //! The greatest (or least) value of the recent past, in constant space.
 
-/// The greatest value within a window of the last `window` ticks, from three samples (the filter of Kathleen Nichols, as
-/// TCP stacks use it for BBR). Ticks may be nanoseconds or round trips; they must not go back.
+/// The greatest value within a window of the last `window` ticks, from three samples (the filter of Kathleen Nichols,
+/// as TCP stacks use it for BBR). Ticks may be nanoseconds or round trips; they must not go back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowedMax {
     window: u64,

@@ -1,9 +1,9 @@
 //! Round trips, loss detection, congestion control and pacing, for every transport of Weft that sends packets itself.
 //!
 //! Nothing here does I/O or asks a clock: time comes in as [`Time`](weft_base::Time), and packets are numbers.
-//! One rail (one UDP or TCP flow) has one [`SentPackets`], which holds its [`RoundTrip`] and says, of each packet, that it was
-//! acknowledged, lost, or acknowledged after it had been given up. What a call found out comes back as [`Feedback`],
-//! of which a [`Controller`] makes the window. A [`Pacer`] spreads that over the round trip.
+//! One rail (one UDP or TCP flow) has one [`SentPackets`], which holds its [`RoundTrip`] and says, of each packet, that
+//! it was acknowledged, lost, or acknowledged after it had been given up. What a call found out comes back as
+//! [`Feedback`], of which a [`Controller`] makes the window. A [`Pacer`] spreads that over the round trip.
 //!
 //! Rates are bytes per second, windows are bytes, both of whole packets as the caller counts them.
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! How much disorder the path is allowed before a packet counts as lost: learnt from what came late, forgotten in quiet.
+//! How much disorder the path is allowed before a packet counts as lost: learnt from what came late, forgotten in
+//! quiet.
 
 use core::time::Duration;
 
@@ -6,19 +7,20 @@ use weft_base::Time;
 
 use crate::round_trip::{RoundTrip, nanos};
 
-/// A packet is lost when one that was sent this many packets later is acknowledged (RFC 9002 section 6.1.1), on a path that
-/// has shown no more disorder than this.
+/// A packet is lost when one that was sent this many packets later is acknowledged (RFC 9002 section 6.1.1), on a path
+/// that has shown no more disorder than this.
 pub const PACKET_THRESHOLD: u64 = 3;
 
 /// The most that [`PACKET_THRESHOLD`] grows to; time decides beyond it.
 pub const MAX_PACKET_THRESHOLD: u64 = 1024;
 
-/// Eighths of a round trip that a packet may be later than one: 1 by RFC 9002 section 6.1.2, and at most one more round trip.
+/// Eighths of a round trip that a packet may be later than one: 1 by RFC 9002 section 6.1.2, and at most one more round
+/// trip.
 const EIGHTHS: u64 = 1;
 const MAX_EIGHTHS: u64 = 8;
 
-/// After this many round trips without great disorder the thresholds are halved (RFC 8985 section 6.2 keeps its window for 16
-/// recoveries).
+/// After this many round trips without great disorder the thresholds are halved (RFC 8985 section 6.2 keeps its window
+/// for 16 recoveries).
 const QUIET_ROUNDS: u32 = 16;
 
 /// The thresholds of one rail, in the manner of RACK (RFC 8985 section 6.2): both grow to what was seen, within bounds.
@@ -45,8 +47,8 @@ impl Reordering {
         Duration::from_nanos(round + round / 8 * self.eighths).max(rtt.granularity())
     }
 
-    /// A packet that had been given up is acknowledged: `distance` packets after it had been acknowledged before, and it took
-    /// `elapsed`. Thresholds become such that it would not have been given up.
+    /// A packet that had been given up is acknowledged: `distance` packets after it had been acknowledged before, and
+    /// it took `elapsed`. Thresholds become such that it would not have been given up.
     pub(crate) fn on_late(&mut self, distance: u64, elapsed: Duration, rtt: &RoundTrip) {
         self.quiet_rounds = 0;
         self.packets = self.packets.max((distance + 1).min(MAX_PACKET_THRESHOLD));
@@ -76,7 +78,8 @@ impl Reordering {
     }
 }
 
-/// The losses since one reaction to congestion: packets sent before it belong to the same episode (RFC 9002 section 7.3.2).
+/// The losses since one reaction to congestion: packets sent before it belong to the same episode (RFC 9002
+/// section 7.3.2).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Episode {
     /// The first number that was sent after this episode began.
@@ -110,8 +113,8 @@ impl Episode {
         begins
     }
 
-    /// Packet `number`, which was given up, is acknowledged. True when with it the whole episode proves to be no loss; so
-    /// it may again, when more of it is given up later.
+    /// Packet `number`, which was given up, is acknowledged. True when with it the whole episode proves to be no loss;
+    /// so it may again, when more of it is given up later.
     pub(crate) const fn on_late(&mut self, number: u64) -> bool {
         if number < self.start || self.missing == 0 {
             return false;

@@ -15,7 +15,8 @@ const MIN_WINDOW: Duration = Duration::from_secs(10);
 /// What the path is taken for before it is known, and how late timers and acknowledgements may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTripSettings {
-    /// The round trip that is assumed before the first sample (RFC 9002 section 6.2.2 recommends 333 ms for the Internet).
+    /// The round trip that is assumed before the first sample (RFC 9002 section 6.2.2 recommends 333 ms for the
+    /// Internet).
     pub initial: Duration,
     /// The longest that the peer puts off an acknowledgement.
     pub max_ack_delay: Duration,
@@ -61,11 +62,12 @@ impl RoundTrip {
         }
     }
 
-    /// Takes a sample: the largest packet that is newly acknowledged was sent this long ago, and the peer says that it held the
-    /// acknowledgement back for `ack_delay`. False when the sample cannot be one ([`MAX_SAMPLE`]) and was not used.
+    /// Takes a sample: the largest packet that is newly acknowledged was sent this long ago, and the peer says that it
+    /// held the acknowledgement back for `ack_delay`. False when the sample cannot be one ([`MAX_SAMPLE`]) and was not
+    /// used.
     ///
-    /// What the peer says is believed up to its own `max_ack_delay`, and never below the least round trip, which is taken
-    /// without it (RFC 9002 sections 5.2 and 5.3).
+    /// What the peer says is believed up to its own `max_ack_delay`, and never below the least round trip, which is
+    /// taken without it (RFC 9002 sections 5.2 and 5.3).
     pub fn update(&mut self, sample: Duration, ack_delay: Duration, now: Time) -> bool {
         if sample > MAX_SAMPLE {
             self.rejected += 1;
@@ -140,8 +142,8 @@ impl RoundTrip {
         self.settings.max_ack_delay = delay;
     }
 
-    /// How long to wait for an acknowledgement before a probe is sent, `backoff` probes having been in vain: doubled for each
-    /// (RFC 9002 section 6.2.1). Saturates.
+    /// How long to wait for an acknowledgement before a probe is sent, `backoff` probes having been in vain: doubled
+    /// for each (RFC 9002 section 6.2.1). Saturates.
     #[must_use]
     pub fn probe_timeout(&self, backoff: u32) -> Duration {
         let slack = (4 * self.variation_ns).max(nanos(self.settings.granularity));

@@ -39,8 +39,8 @@ pub enum Timeout {
     Early,
     /// Packets were given up by time.
     Losses(Feedback),
-    /// No acknowledgement comes: send one or two packets that ask for one at once, whatever the window says. Nothing is lost
-    /// for that.
+    /// No acknowledgement comes: send one or two packets that ask for one at once, whatever the window says. Nothing is
+    /// lost for that.
     Probe {
         /// Probes in a row without an answer, this one included.
         count: u32,
@@ -71,8 +71,9 @@ struct Record<T> {
 
 /// The packets of one rail that are not acknowledged yet, or that may still prove not to be lost.
 ///
-/// A ring that grows on use up to its limit and then allocates no more. Every call costs constant time plus a constant per
-/// packet whose fate is decided: acknowledged runs are passed in one step, and losses are always the oldest packets.
+/// A ring that grows on use up to its limit and then allocates no more. Every call costs constant time plus a constant
+/// per packet whose fate is decided: acknowledged runs are passed in one step, and losses are always the oldest
+/// packets.
 ///
 /// Order of calls: [`on_sent`](Self::on_sent) for each packet; [`on_ack`](Self::on_ack) for each acknowledgement, and
 /// [`on_timeout`](Self::on_timeout) when [`next_timeout`](Self::next_timeout) has come. The time must not go back.
@@ -172,7 +173,8 @@ impl<T> SentPackets<T> {
         self.ring.len() < self.limit || self.ring.front().is_none_or(|record| record.state != State::InFlight)
     }
 
-    /// The sender has nothing more to send, and the window would let it: rates measured from now say little of the path.
+    /// The sender has nothing more to send, and the window would let it: rates measured from now say little of the
+    /// path.
     pub const fn on_app_limited(&mut self) {
         self.delivery.on_app_limited(self.in_flight);
     }
@@ -192,8 +194,8 @@ impl<T> SentPackets<T> {
         Ok(())
     }
 
-    /// Packet `number` is sent and asks for no acknowledgement (it carries only some itself, say). It is neither counted as
-    /// under way nor ever lost.
+    /// Packet `number` is sent and asks for no acknowledgement (it carries only some itself, say). It is neither
+    /// counted as under way nor ever lost.
     ///
     /// # Errors
     /// [`SendError`]; nothing is recorded then.
@@ -223,8 +225,8 @@ impl<T> SentPackets<T> {
         Ok(())
     }
 
-    /// The peer has acknowledged `ranges`, largest first, and says that it held this back for `ack_delay`. Numbers that are
-    /// long known cost nothing and mean nothing.
+    /// The peer has acknowledged `ranges`, largest first, and says that it held this back for `ack_delay`. Numbers that
+    /// are long known cost nothing and mean nothing.
     ///
     /// # Errors
     /// [`AckError`]; nothing is changed then.
@@ -280,8 +282,8 @@ impl<T> SentPackets<T> {
         largest.ok_or(AckError::Empty)
     }
 
-    /// The round trip of the largest packet, if it is newly acknowledged (RFC 9002 section 5.1). One that was given up counts
-    /// too: its number says which sending is acknowledged.
+    /// The round trip of the largest packet, if it is newly acknowledged (RFC 9002 section 5.1). One that was given up
+    /// counts too: its number says which sending is acknowledged.
     fn sample(&self, largest: u64, now: Time) -> Option<Duration> {
         let record = self.ring.get(usize::try_from(largest.checked_sub(self.first)?).ok()?)?;
         (record.state != State::Done).then(|| now.since(record.sent_at))
@@ -355,8 +357,8 @@ impl<T> SentPackets<T> {
         self.first += 1;
     }
 
-    /// RFC 9002 section 6.1, with thresholds that adapt. Both conditions hold for every packet before one for which they hold,
-    /// so that the search ends at the first packet that stays.
+    /// RFC 9002 section 6.1, with thresholds that adapt. Both conditions hold for every packet before one for which
+    /// they hold, so that the search ends at the first packet that stays.
     fn give_up(&mut self, feedback: &mut Feedback, fate: &mut impl Fate<T>) {
         self.loss_at = None;
         let Some(largest) = self.largest_acked else { return };
@@ -441,8 +443,8 @@ impl<T> SentPackets<T> {
         Timeout::Losses(feedback)
     }
 
-    /// Gives everything back that is not acknowledged, lost packets that are still remembered excepted: the rail is dead.
-    /// Numbers go on where they were.
+    /// Gives everything back that is not acknowledged, lost packets that are still remembered excepted: the rail is
+    /// dead. Numbers go on where they were.
     pub fn abandon(&mut self) -> impl Iterator<Item = (u64, T)> + '_ {
         let first = self.first;
         self.first = self.next_number();

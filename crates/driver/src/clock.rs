@@ -29,7 +29,8 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC: one read of the shared clock page, no system call. Every visit of the engine asks, so it is asked without the detour over `std::time`.
+/// Nanoseconds of CLOCK_MONOTONIC: one read of the shared clock page, no system call. Every visit of the engine asks,
+/// so it is asked without the detour over `std::time`.
 fn machine_nanos() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: The pointer is good for one write of this type. That this clock is missing can't be.

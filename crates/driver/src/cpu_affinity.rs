@@ -42,7 +42,8 @@ struct Tie {
 }
 
 impl CpuAffinity {
-    /// While the machine is full, the calling thread runs on this processor alone, if it may at all; else wherever it may. Returns whether that has changed.
+    /// While the machine is full, the calling thread runs on this processor alone, if it may at all; else wherever it
+    /// may. Returns whether that has changed.
     pub(crate) fn follow(&self, wanted: Option<u32>, is_full: impl FnOnce() -> bool) -> bool {
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = wanted.filter(|_| state.is_full(is_full));

@@ -28,7 +28,8 @@ impl CpuPressure {
         Self { load: File::open("/proc/loadavg").ok(), processors, most: EACH * mine + MORE }
     }
 
-    /// Whether more threads want to run than [`EACH`] for each processor of this process and [`MORE`]. A system call of a microsecond.
+    /// Whether more threads want to run than [`EACH`] for each processor of this process and [`MORE`]. A system call of
+    /// a microsecond.
     pub(crate) fn is_there(&self) -> bool {
         self.running().is_some_and(|running| running > self.most)
     }

@@ -125,9 +125,9 @@ impl Epoll {
                     tv_sec: timeout.as_secs().try_into().unwrap_or(FOR_EVER_S.into()),
                     tv_nsec: timeout.subsec_nanos().into(),
                 };
-                // epoll_wait has milliseconds only, of which it is given at least as many. By number, for C libraries from before Linux 5.11 have no function for it.
-                // SAFETY: As above; the timeout is read during the call alone; no signal mask is given, so its size counts for
-                // nothing.
+                // epoll_wait has milliseconds only, of which it is given at least as many. By number, for C libraries
+                // from before Linux 5.11 have no function for it. SAFETY: As above; the timeout is read during the call
+                // alone; no signal mask is given, so its size counts for nothing.
                 unsafe {
                     libc::syscall(
                         libc::SYS_epoll_pwait2,

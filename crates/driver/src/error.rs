@@ -14,7 +14,8 @@ pub(crate) fn port_error(error: &io::Error) -> PortError {
 }
 
 fn number_of(error: &io::Error) -> i32 {
-    // All errors come from system calls; what the standard library refuses by itself (a zero byte in a name) counts as EINVAL.
+    // All errors come from system calls; what the standard library refuses by itself (a zero byte in a name) counts as
+    // EINVAL.
     error.raw_os_error().unwrap_or(libc::EINVAL)
 }
 

@@ -6,7 +6,8 @@ use weft_base::{PortError, Waker};
 
 use crate::error::{from_number, last_error};
 
-/// A descriptor that is readable from [`EventFd::signal`] on until [`EventFd::drain`]: what a completion channel is made of.
+/// A descriptor that is readable from [`EventFd::signal`] on until [`EventFd::drain`]: what a completion channel is
+/// made of.
 #[derive(Debug)]
 pub struct EventFd {
     fd: OwnedFd,

@@ -1,10 +1,10 @@
 //! Whether this process is a copy.
 //!
-//! A child made by fork(2) has the memory and the descriptors of its parent, but none of its threads. What the parent holds is not
-//! the child's to use or to end: whoever holds something remembers [`generation`] and compares.
+//! A child made by fork(2) has the memory and the descriptors of its parent, but none of its threads. What the parent
+//! holds is not the child's to use or to end: whoever holds something remembers [`generation`] and compares.
 //!
-//! Sockets a child does not even hold: the kernel ends a stream when its last holder closes it, so a child would keep the peers of a parent that has
-//! died waiting (`held`).
+//! Sockets a child does not even hold: the kernel ends a stream when its last holder closes it, so a child would keep
+//! the peers of a parent that has died waiting (`held`).
 
 #[cfg(test)]
 use core::ffi::c_int;
@@ -15,10 +15,11 @@ use crate::held;
 /// How often fork(2) has copied the process on its way here, plus one; 0 before anybody asked.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// A number that stays the same in this process for ever, and differs in each child that fork(2) makes from it after the first call.
+/// A number that stays the same in this process for ever, and differs in each child that fork(2) makes from it after
+/// the first call.
 ///
-/// Costs one relaxed load after the first call. May be called in a child of a process with many threads. Children made past the C
-/// library (a bare clone(2)) are not noticed.
+/// Costs one relaxed load after the first call. May be called in a child of a process with many threads. Children made
+/// past the C library (a bare clone(2)) are not noticed.
 #[inline]
 #[must_use]
 pub fn generation() -> u64 {
@@ -30,19 +31,20 @@ pub fn generation() -> u64 {
 
 /// Starts to notice forks, if nobody has asked yet, and returns [`generation`].
 ///
-/// No lock is held meanwhile: a child made in the middle of it would find it held for ever. Two threads may register twice, then a
-/// child counts two.
+/// No lock is held meanwhile: a child made in the middle of it would find it held for ever. Two threads may register
+/// twice, then a child counts two.
 #[cold]
 fn watch_forks() -> u64 {
-    // SAFETY: `count` changes atomics and makes calls that are safe after a fork, whatever the parent's other threads held (signal-safety(7)); those of the parent
-    // wait for its other threads for a short time at most. They live as long as the library that they stand in, and the C library forgets them when that
-    // is unloaded.
+    // SAFETY: `count` changes atomics and makes calls that are safe after a fork, whatever the parent's other threads
+    // held (signal-safety(7)); those of the parent wait for its other threads for a short time at most. They live as
+    // long as the library that they stand in, and the C library forgets them when that is unloaded.
     let outcome = unsafe { libc::pthread_atfork(Some(held::before_fork), Some(held::after_fork), Some(count)) };
     if outcome != 0 {
         // No memory for the handler. Nothing is watched yet, and the next call tries again.
         return 0;
     }
-    // A child that was made since then has counted from 0 to 1 already: nobody held a number then, so 1 is right for it too.
+    // A child that was made since then has counted from 0 to 1 already: nobody held a number then, so 1 is right for it
+    // too.
     let _ = GENERATION.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
     GENERATION.load(Ordering::Relaxed)
 }
@@ -63,7 +65,8 @@ pub(crate) fn in_child(f: impl FnOnce() -> c_int) -> c_int {
 /// The same, without waiting for it.
 #[cfg(test)]
 pub(crate) fn start_child(f: impl FnOnce() -> c_int) -> libc::pid_t {
-    // SAFETY: The child runs `f`, which keeps to what is allowed after a fork, and then leaves without running anything else.
+    // SAFETY: The child runs `f`, which keeps to what is allowed after a fork, and then leaves without running anything
+    // else.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {

@@ -1,7 +1,8 @@
 //! Sockets that a child by fork(2) does not keep.
 //!
-//! Each socket of this crate is marked in a table of the process by its descriptor's number. In a child, the handler of fork puts an unconnected socket in the place of each: the numbers stay
-//! taken, so that nothing the child opens gets one which a copy of a port still names.
+//! Each socket of this crate is marked in a table of the process by its descriptor's number. In a child, the handler of
+//! fork puts an unconnected socket in the place of each: the numbers stay taken, so that nothing the child opens gets
+//! one which a copy of a port still names.
 
 use core::ffi::c_int;
 use core::mem::ManuallyDrop;
@@ -15,7 +16,8 @@ use socket2::Socket;
 
 use crate::fork;
 
-/// Descriptors with numbers from here on are not watched: more than a process has unless the system was told otherwise (`fs.nr_open`).
+/// Descriptors with numbers from here on are not watched: more than a process has unless the system was told otherwise
+/// (`fs.nr_open`).
 const NUMBERS: usize = 1 << 20;
 
 /// A bit for each descriptor that is a socket of this crate. Its pages are there only when they are used.
@@ -26,7 +28,8 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static CHANGING: AtomicUsize = AtomicUsize::new(0);
 /// Forks that are under way.
 static FORKING: AtomicUsize = AtomicUsize::new(0);
-/// So often a fork, or a change, lends its core to those that it waits for. Then it goes on: a signal handler that forks may have stopped the very thread that it waits for.
+/// So often a fork, or a change, lends its core to those that it waits for. Then it goes on: a signal handler that
+/// forks may have stopped the very thread that it waits for.
 const PATIENCE: usize = 1000;
 
 /// A socket that ends with this process, whatever children it has.
@@ -121,7 +124,8 @@ pub(crate) extern "C" fn after_fork() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// In the child: lets go of all sockets of its parent. Only calls that are safe whatever the parent's other threads were doing.
+/// In the child: lets go of all sockets of its parent. Only calls that are safe whatever the parent's other threads
+/// were doing.
 pub(crate) fn leave_to_parent() {
     // Those threads are not here.
     FORKING.store(0, Ordering::SeqCst);

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 
 use weft_base::HostId;
 
-/// The boot that this machine is from, and the network namespace that the calling thread is in. `None` where `/proc` does not
-/// say.
+/// The boot that this machine is from, and the network namespace that the calling thread is in. `None` where `/proc`
+/// does not say.
 #[must_use]
 pub fn host_id() -> Option<HostId> {
     let boot = parse_boot(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)?;

@@ -1,8 +1,8 @@
 //! The operating system: TCP and UDP sockets, shared memory, the clock, readiness and wake-ups. Linux.
 //!
 //! [`TcpNetwork`] is `weft-base`'s [`Network`](weft_base::Network) over the kernel's TCP and UDP. Its ports send from
-//! registered memory, and streams receive into it, without a copy in user space: a [`Slice`](weft_base::Slice) is resolved by the registry for just as long as
-//! the system call takes.
+//! registered memory, and streams receive into it, without a copy in user space: a [`Slice`](weft_base::Slice) is
+//! resolved by the registry for just as long as the system call takes.
 //!
 //! [`HostNetwork`] is the same, with shared memory between processes of one host where both want it.
 //!

@@ -18,19 +18,20 @@ use crate::vectors::{PIECES, Vectors};
 /// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
 const SMALLEST_SEGMENT: u32 = 536;
 
-/// The kernel is asked again for the segment size after this many bytes sent: it grows with the window and follows the path.
+/// The kernel is asked again for the segment size after this many bytes sent: it grows with the window and follows the
+/// path.
 const SEGMENT_CHECK_BYTES: u64 = 1 << 20;
 
-/// One TCP connection. Dropped without [`Port::abort`], it closes gracefully, unless bytes that came were not received: then the kernel
-/// resets it.
+/// One TCP connection. Dropped without [`Port::abort`], it closes gracefully, unless bytes that came were not received:
+/// then the kernel resets it.
 pub struct TcpPort {
     /// `None` once aborted.
     socket: Option<Held>,
     registry: Registry,
     remote: SocketAddr,
     connected: bool,
-    /// The kernel tells an error once. It stays here, so that bytes which came before it can still be received and every later call
-    /// tells it again.
+    /// The kernel tells an error once. It stays here, so that bytes which came before it can still be received and
+    /// every later call tells it again.
     broken: Option<PortError>,
     segment_size: u32,
     sent_since_check: u64,
@@ -248,8 +249,9 @@ impl Port for TcpPort {
 
     fn abort(&mut self) {
         if let Some(socket) = self.socket.take() {
-            // With no time to linger, closing sends a reset in place of what was not sent (socket(7), RFC 9293 section 3.10.5). Only the
-            // last close does, and a child by fork may hold a copy for long: disconnecting resets at once.
+            // With no time to linger, closing sends a reset in place of what was not sent (socket(7), RFC 9293
+            // section 3.10.5). Only the last close does, and a child by fork may hold a copy for long: disconnecting
+            // resets at once.
             let _ = socket.set_linger(Some(Duration::ZERO));
             disconnect(&socket);
         }

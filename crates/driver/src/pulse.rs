@@ -1,8 +1,9 @@
 //! Whether the peer's host still answers.
 //!
-//! The kernel has TCP_USER_TIMEOUT for that, but it counts the time in which the peer's window is closed, too: a program that was stopped for a minute would be
-//! taken for dead, though its host answers every probe of the window. What counts here is an answer: bytes, a FIN, or a probe that nobody has acknowledged.
-//! A stream on which nothing is sent is left to keepalives.
+//! The kernel has TCP_USER_TIMEOUT for that, but it counts the time in which the peer's window is closed, too: a
+//! program that was stopped for a minute would be taken for dead, though its host answers every probe of the window.
+//! What counts here is an answer: bytes, a FIN, or a probe that nobody has acknowledged. A stream on which nothing is
+//! sent is left to keepalives.
 
 use core::time::Duration;
 
@@ -49,8 +50,8 @@ impl Pulse {
         self.is_owed && self.timeout.is_some()
     }
 
-    /// The kernel was asked. Returns whether the peer is lost: with looks every sixteenth of the time-out, when something is unanswered for seven eighths
-    /// of it at least, and for no more than all of it.
+    /// The kernel was asked. Returns whether the peer is lost: with looks every sixteenth of the time-out, when
+    /// something is unanswered for seven eighths of it at least, and for no more than all of it.
     pub(crate) fn is_lost(&mut self, now: Time, answers: Answers) -> bool {
         let Some(timeout) = self.timeout else { return false };
         let Answers { unacknowledged, probes, unsent, last } = answers;

@@ -36,15 +36,17 @@ pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Held
 pub(crate) fn disconnect(socket: &Socket) {
     let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
     // connect(2): an address without a family dissolves the association. It can only fail where there is none.
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; the address is read during the call alone, and as long as said.
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the address is read during the call alone, and as
+    // long as said.
     unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, size_of_val(&nobody) as libc::socklen_t) };
 }
 
-/// With fewer bytes a socket is not readable for epoll(7), unless it has ended or its buffer is nearly full (socket(7), SO_RCVLOWAT). The kernel takes
-/// no more than half of the largest buffer, and makes the buffer large enough.
+/// With fewer bytes a socket is not readable for epoll(7), unless it has ended or its buffer is nearly full (socket(7),
+/// SO_RCVLOWAT). The kernel takes no more than half of the largest buffer, and makes the buffer large enough.
 pub(crate) fn set_least(socket: &Socket, bytes: u32) {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as long as said.
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as
+    // long as said.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -57,7 +59,8 @@ pub(crate) fn set_least(socket: &Socket, bytes: u32) {
     // A system that knows nothing of it tells of fewer bytes, which is no harm.
 }
 
-/// Bytes written that the peer's host has not acknowledged, and those that have not left yet (tcp(7), SIOCOUTQ). 0 when the stream is broken.
+/// Bytes written that the peer's host has not acknowledged, and those that have not left yet (tcp(7), SIOCOUTQ). 0 when
+/// the stream is broken.
 pub(crate) fn unacknowledged(socket: &Socket) -> usize {
     let mut bytes: libc::c_int = 0;
     // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is written during the call alone.
@@ -126,7 +129,8 @@ pub(crate) fn answers(socket: &Socket) -> Option<Answers> {
     // SAFETY: Numbers, of which zero is one.
     let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
     let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; no more than `length` bytes are written to `info`, during the call.
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; no more than `length` bytes are written to
+    // `info`, during the call.
     let done = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
@@ -138,8 +142,9 @@ pub(crate) fn answers(socket: &Socket) -> Option<Answers> {
     })
 }
 
-/// Breaks the stream when the peer is silent for `timeout` while nothing is sent: by keepalives that begin at half the time. These count in whole seconds, so
-/// it takes at least two. While something is to be acknowledged there are none, and [`TcpPort::check_peer`](crate::TcpPort) looks.
+/// Breaks the stream when the peer is silent for `timeout` while nothing is sent: by keepalives that begin at half the
+/// time. These count in whole seconds, so it takes at least two. While something is to be acknowledged there are none,
+/// and [`TcpPort::check_peer`](crate::TcpPort) looks.
 fn watch_peer(socket: &Socket, timeout: Duration) -> io::Result<()> {
     probe_often(socket, timeout / 8);
     let seconds = |duration: Duration| Duration::from_secs(duration.as_secs().clamp(1, 32_767));
@@ -148,13 +153,15 @@ fn watch_peer(socket: &Socket, timeout: Duration) -> io::Result<()> {
     socket.set_tcp_keepalive(&probes)
 }
 
-/// Has the kernel repeat what is not acknowledged, and probe a closed window, at least this often; without it, after some minutes, that is every two. The kernel
-/// takes 1 s to 120 s, and before Linux 6.15 has no such option: a host that vanishes while its window is closed for long is noticed later there.
+/// Has the kernel repeat what is not acknowledged, and probe a closed window, at least this often; without it, after
+/// some minutes, that is every two. The kernel takes 1 s to 120 s, and before Linux 6.15 has no such option: a host
+/// that vanishes while its window is closed for long is noticed later there.
 fn probe_often(socket: &Socket, interval: Duration) {
     /// `linux/tcp.h`.
     const TCP_RTO_MAX_MS: libc::c_int = 44;
     let value = interval.as_millis().clamp(1000, 120_000) as libc::c_int;
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as long as said.
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as
+    // long as said.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

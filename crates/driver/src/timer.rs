@@ -11,8 +11,8 @@ use crate::error::{from_number, last_error};
 /// Seconds in place of a time that is too long for the kernel: 68 years. They fit the type of every C library.
 pub(crate) const FOR_EVER_S: i32 = i32::MAX;
 
-/// A descriptor that is readable from when its time has come until [`TimerFd::drain`]. Exact: unlike a system call's timeout, it is
-/// not put off by the thread's timer slack (50 us by default).
+/// A descriptor that is readable from when its time has come until [`TimerFd::drain`]. Exact: unlike a system call's
+/// timeout, it is not put off by the thread's timer slack (50 us by default).
 #[derive(Debug)]
 pub struct TimerFd {
     fd: OwnedFd,

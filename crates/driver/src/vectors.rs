@@ -17,7 +17,8 @@ const FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 /// No address: the socket is connected.
 const NOBODY: *const libc::c_void = core::ptr::null();
 
-/// Addresses, and what keeps the memory behind them in place. It is large, so it is filled where it stands and never moved.
+/// Addresses, and what keeps the memory behind them in place. It is large, so it is filled where it stands and never
+/// moved.
 pub(crate) struct Vectors<'a, const N: usize = PIECES> {
     list: ArrayVec<libc::iovec, N>,
     held: ArrayVec<RawSlice, N>,
@@ -137,8 +138,8 @@ impl<'a, const N: usize> Vectors<'a, N> {
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
         let fd = socket.as_raw_fd();
         if let [one] = self.list[..] {
-            // SAFETY: The vector's bytes are valid for writes while this lives: borrowed exclusively from the caller, or held in
-            // the registry.
+            // SAFETY: The vector's bytes are valid for writes while this lives: borrowed exclusively from the caller,
+            // or held in the registry.
             return uninterrupted(|| unsafe {
                 libc::syscall(libc::SYS_recvfrom, fd, one.iov_base, one.iov_len, libc::MSG_DONTWAIT, NOBODY, NOBODY)
             });
@@ -195,7 +196,8 @@ unsafe fn send_one(fd: RawFd, one: libc::iovec) -> Result<usize, i32> {
     uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendto, fd, one.iov_base, one.iov_len, FLAGS, NOBODY, 0) })
 }
 
-/// Calls without what the C library puts around send(2) and recv(2), so that threads can be canceled in them: two exchanges of a shared word each, and many a call brings nothing.
+/// Calls without what the C library puts around send(2) and recv(2), so that threads can be canceled in them: two
+/// exchanges of a shared word each, and many a call brings nothing.
 pub(crate) fn uninterrupted(mut call: impl FnMut() -> libc::c_long) -> Result<usize, i32> {
     loop {
         match usize::try_from(call()) {

@@ -8,8 +8,8 @@ use weft_base::PortError;
 
 use crate::epoll::{Epoll, Events};
 
-/// Descriptors to wait for together. It is a descriptor itself, readable as long as one of them is, so that an application can put it
-/// into a loop of its own.
+/// Descriptors to wait for together. It is a descriptor itself, readable as long as one of them is, so that an
+/// application can put it into a loop of its own.
 pub struct WaitSet {
     epoll: Epoll,
 }

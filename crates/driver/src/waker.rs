@@ -19,9 +19,9 @@ impl EpollWaker {
         Ok(Self { event: EventFd::new()?, pending: AtomicBool::new(false) })
     }
 
-    /// For the wait that saw its event. First the event, then the flag: a wake in between is not signalled, and need not be, for this
-    /// wait ends anyway and what was done before that wake is visible after it. The other way round its signal would be lost and the
-    /// flag would stay.
+    /// For the wait that saw its event. First the event, then the flag: a wake in between is not signalled, and need
+    /// not be, for this wait ends anyway and what was done before that wake is visible after it. The other way round
+    /// its signal would be lost and the flag would stay.
     pub(crate) fn clear(&self) {
         self.event.drain();
         self.pending.swap(false, Ordering::AcqRel);

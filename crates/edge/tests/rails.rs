@@ -408,9 +408,9 @@ fn share_of_flows(flows: u8, couples: bool, seed: u64) -> u64 {
     run_for(Duration::from_secs(20))
 }
 
-/// RFC 6356: four flows of one connection take about what one of somebody else's takes; on their own, four parts of five.
-/// With one seed the share is anything from 22 to 42 %, so it is the mean of several that counts: 30 % at least, as for
-/// any two flows that share a queue of once rate by delay.
+/// RFC 6356: four flows of one connection take about what one of somebody else's takes; on their own, four parts of
+/// five. With one seed the share is anything from 22 to 42 %, so it is the mean of several that counts: 30 % at least,
+/// as for any two flows that share a queue of once rate by delay.
 #[test]
 fn flows_over_one_link_share_it_as_one_does() {
     const SEEDS: [u64; 4] = [1, 3, 5, 7];

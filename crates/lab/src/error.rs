@@ -84,7 +84,8 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Whether this machine, as it is set up, can have no lab like this, so that a test or a comparison that wants one is to be left out.
+    /// Whether this machine, as it is set up, can have no lab like this, so that a test or a comparison that wants one
+    /// is to be left out.
     pub fn cannot_be_had(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Barred { .. })
     }
@@ -160,15 +161,15 @@ impl fmt::Display for LabError {
             Self::Lost(process) => {
                 write!(
                     f,
-                    "process {process}, which kept a host's network, was killed; programs in that host may still run, and the lab \
-                     must be made again"
+                    "process {process}, which kept a host's network, was killed; programs in that host may still run, \
+                     and the lab must be made again"
                 )
             }
             Self::Left(process) => {
                 write!(
                     f,
-                    "a program in the network that process {process} kept does not end although it was killed; look for it with \
-                     ps in state D"
+                    "a program in the network that process {process} kept does not end although it was killed; look \
+                     for it with ps in state D"
                 )
             }
             Self::Io { doing, error } => write!(f, "{doing}: {error}"),

@@ -11,10 +11,12 @@ use crate::plan::Plan;
 use crate::process::Process;
 use crate::tools::{self, Tools};
 
-/// What a holder does. It ends when its standard input does, and before that kills whatever else is in its network namespace: a
-/// namespace goes when the last process in it has. It looks again until it finds nobody, for about five seconds. Ctrl-C is not for it.
+/// What a holder does. It ends when its standard input does, and before that kills whatever else is in its network
+/// namespace: a namespace goes when the last process in it has. It looks again until it finds nobody, for about five
+/// seconds. Ctrl-C is not for it.
 ///
-/// First it sets the congestion control of its namespace, to the first of its arguments that the kernel takes, and says which one there is then.
+/// First it sets the congestion control of its namespace, to the first of its arguments that the kernel takes, and says
+/// which one there is then.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 setting=/proc/sys/net/ipv4/tcp_congestion_control
@@ -134,7 +136,8 @@ impl Drop for Shell {
 }
 
 impl Starting {
-    /// Waits until it is in its namespace. `first`: whether it is the one that shows whether this system allows namespaces.
+    /// Waits until it is in its namespace. `first`: whether it is the one that shows whether this system allows
+    /// namespaces.
     pub(crate) fn finish(mut self, first: bool) -> Result<Holder, LabError> {
         let child = &mut self.0.0;
         let mut line = String::new();

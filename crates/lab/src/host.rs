@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::Process;
 
-/// A host: a network namespace with an interface for each rail, and `lo`. The description outlives the lab; with it another
-/// process can start programs in the host, as long as [`Host::is_up`].
+/// A host: a network namespace with an interface for each rail, and `lo`. The description outlives the lab; with it
+/// another process can start programs in the host, as long as [`Host::is_up`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     index: usize,
@@ -26,7 +26,8 @@ pub struct Rail {
     pub interface: String,
     /// 10.RAIL.0.HOST+1, in a network of 24 bits.
     pub ipv4: Ipv4Addr,
-    /// fd77:6566:7400:RAIL::HOST+1 (a unique local address, RFC 4193), in a network of 64 bits; `None` where the kernel has no IPv6.
+    /// fd77:6566:7400:RAIL::HOST+1 (a unique local address, RFC 4193), in a network of 64 bits; `None` where the kernel
+    /// has no IPv6.
     pub ipv6: Option<Ipv6Addr>,
 }
 
@@ -72,9 +73,10 @@ impl Host {
         self.holder.is_alive()
     }
 
-    /// A command that runs `program` in this host: its network is the host's, its user id 0 with every right over the lab's network.
-    /// Files, working directory and environment are the caller's, and so are rights over files. The process that is started becomes the
-    /// program: its id, its exit status and signals to it are the program's. It is killed when the lab goes down.
+    /// A command that runs `program` in this host: its network is the host's, its user id 0 with every right over the
+    /// lab's network. Files, working directory and environment are the caller's, and so are rights over files. The
+    /// process that is started becomes the program: its id, its exit status and signals to it are the program's. It is
+    /// killed when the lab goes down.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         enter(&self.nsenter, self.holder, program.as_ref())
     }

@@ -8,14 +8,16 @@ use crate::plan::{BitsPerSecond, Plan};
 /// Offloads that let a packet longer than the MTU cross a link. UDP's has a switch of its own.
 pub(crate) const OFFLOADS: [&str; 4] = ["tso", "gso", "gro", "tx-udp-segmentation"];
 
-/// How much a link saves up while nothing leaves it, in microseconds of its rate: a burst. The kernel lets packets go when a timer
-/// fires, which comes late on a busy machine; what was saved up by then goes at once. `docs/lab.md` has the measurement.
+/// How much a link saves up while nothing leaves it, in microseconds of its rate: a burst. The kernel lets packets go
+/// when a timer fires, which comes late on a busy machine; what was saved up by then goes at once. `docs/lab.md` has
+/// the measurement.
 const BURST_US: u64 = 1000;
 
 /// The largest super-packet (64 KiB of payload and its headers), which must fit a burst, or the kernel cuts it.
 const LARGEST_PACKET: u64 = 68 * 1024;
 
-/// How long a packet may wait before a link, in microseconds: longer queues drop. It bounds the delay that a sender causes for others.
+/// How long a packet may wait before a link, in microseconds: longer queues drop. It bounds the delay that a sender
+/// causes for others.
 const QUEUE_US: u64 = 4000;
 
 /// Lines for `ip -batch` in the namespace that the cables start from: the switch, or the first host.

@@ -14,39 +14,43 @@ pub const HOSTS: RangeInclusive<usize> = 2..=64;
 /// How many links each host may have.
 pub const LINKS: RangeInclusive<usize> = 1..=8;
 
-/// The MTU that a link may have, in bytes. IPv6 asks for 1280 (RFC 8200 section 5), a veth takes no more than the upper end.
+/// The MTU that a link may have, in bytes. IPv6 asks for 1280 (RFC 8200 section 5), a veth takes no more than the upper
+/// end.
 pub const MTU: RangeInclusive<u32> = 1280..=65_535;
 
-/// The rate that a link may have. Below it one packet would take longer than anybody waits for; above it no processor comes.
+/// The rate that a link may have. Below it one packet would take longer than anybody waits for; above it no processor
+/// comes.
 pub const RATE: RangeInclusive<BitsPerSecond> = BitsPerSecond(100_000)..=BitsPerSecond(100_000_000_000);
 
-/// The congestion control of nearly every Linux; and the one that each Linux has, where the machine's root has not allowed others that one: the first that
-/// can be had. Neither paces what it sends, as `bbr` does.
+/// The congestion control of nearly every Linux; and the one that each Linux has, where the machine's root has not
+/// allowed others that one: the first that can be had. Neither paces what it sends, as `bbr` does.
 pub const USUAL_CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
-/// A network to make. [`Default`]: two hosts, one link of 1 Gb/s with an MTU of 1500, segmentation offload on, the usual congestion control.
+/// A network to make. [`Default`]: two hosts, one link of 1 Gb/s with an MTU of 1500, segmentation offload on, the
+/// usual congestion control.
 ///
-/// Two hosts are joined by veth pairs. More are joined by one bridge for each rail: a host's n-th link goes to the n-th bridge, and the
-/// bridges are not joined to each other.
+/// Two hosts are joined by veth pairs. More are joined by one bridge for each rail: a host's n-th link goes to the n-th
+/// bridge, and the bridges are not joined to each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// How many hosts: one of [`HOSTS`].
     pub hosts: usize,
     /// How many links each host has, one to each rail: one of [`LINKS`].
     pub links: usize,
-    /// What each link carries in each direction, headers included from Ethernet's on: one of [`RATE`]. `None`: as much as the
-    /// processor moves.
+    /// What each link carries in each direction, headers included from Ethernet's on: one of [`RATE`]. `None`: as much
+    /// as the processor moves.
     pub rate: Option<BitsPerSecond>,
     /// Rails with rates of their own: that of each, from the first on. Further ones have [`Plan::rate`].
     #[serde(default)]
     pub rates: Vec<BitsPerSecond>,
     /// The largest IP packet, in bytes: one of [`MTU`].
     pub mtu: u32,
-    /// Whether a super-packet may cross a link whole, as if the NIC would cut it. Without, the kernel cuts TCP and UDP (GSO) into
-    /// packets of the MTU before the link, and what a receiver gets are real packets. Needs `ethtool` when `false`.
+    /// Whether a super-packet may cross a link whole, as if the NIC would cut it. Without, the kernel cuts TCP and UDP
+    /// (GSO) into packets of the MTU before the link, and what a receiver gets are real packets. Needs `ethtool` when
+    /// `false`.
     pub offloads: bool,
-    /// TCP's congestion control in the hosts, as `/proc/sys/net/ipv4/tcp_congestion_control` names it. `None`: [`USUAL_CONGESTION_CONTROLS`], so that what is
-    /// measured depends less on how a machine is set up.
+    /// TCP's congestion control in the hosts, as `/proc/sys/net/ipv4/tcp_congestion_control` names it. `None`:
+    /// [`USUAL_CONGESTION_CONTROLS`], so that what is measured depends less on how a machine is set up.
     pub congestion_control: Option<String>,
     /// Whether two hosts are joined by switches too, as more are, from the start, not only when a
     /// link is shaped.

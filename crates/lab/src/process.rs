@@ -26,8 +26,8 @@ impl Process {
     }
 }
 
-/// The start time in a line of `/proc/PID/stat`, unless the process has ended. The program's name stands in parentheses and may
-/// contain any character.
+/// The start time in a line of `/proc/PID/stat`, unless the process has ended. The program's name stands in parentheses
+/// and may contain any character.
 fn started(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;

@@ -134,9 +134,9 @@ impl Lab {
     /// Shapes a link from now on, in place of how it was shaped before: a rail once for whatever crosses it, in both
     /// directions; one host's cable in both directions too. `program` is what is started for it, if it does not run.
     ///
-    /// The first shape takes the rail from the kernel's bridge; what is under way then is lost. Two hosts that are joined
-    /// directly get a switch then ([`Plan::switch`] has it from the start): all their interfaces are made anew, with the
-    /// same names, addresses and cuts, but other numbers and hardware addresses.
+    /// The first shape takes the rail from the kernel's bridge; what is under way then is lost. Two hosts that are
+    /// joined directly get a switch then ([`Plan::switch`] has it from the start): all their interfaces are made anew,
+    /// with the same names, addresses and cuts, but other numbers and hardware addresses.
     ///
     /// # Errors
     /// The lab has no such link, or the shape is out of its limits; the programs that do it failed.

@@ -420,7 +420,8 @@ fn await_that(what: &str, happened: impl Fn() -> bool) {
     }
 }
 
-/// Sends so many bytes from one host to an address of the other, and waits for their echo's last; returns the seconds it took.
+/// Sends so many bytes from one host to an address of the other, and waits for their echo's last; returns the seconds
+/// it took.
 fn transfer(from: &Host, to: &Host, address: IpAddr, bytes: usize) -> f64 {
     let program = env::current_exe().unwrap();
     let sink = Worker::start(&mut to.command(&program), &format!("sink {address} {bytes}"));

@@ -85,7 +85,8 @@ mod checked {
             format!("{rank:?} comes before {other:?}")
         };
         panic!(
-            "lock order: {rank:?} is taken at {here} while this thread holds {other:?}, taken{there}: {why} (weft_lock::Rank)"
+            "lock order: {rank:?} is taken at {here} while this thread holds {other:?}, taken{there}: {why} \
+             (weft_lock::Rank)"
         );
     }
 

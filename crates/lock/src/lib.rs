@@ -1,12 +1,12 @@
 //! The order in which a thread takes Weft's locks, and locks that keep to it.
 //!
-//! [`Rank`] lists every lock of the memory table, the NIC, its endpoints and the provider. A thread takes them downwards in that
-//! list, never two of one rank, and nothing at all while it holds a leaf ([`Rank::is_leaf`]). So no circle of threads can wait
-//! for each other.
+//! [`Rank`] lists every lock of the memory table, the NIC, its endpoints and the provider. A thread takes them
+//! downwards in that list, never two of one rank, and nothing at all while it holds a leaf ([`Rank::is_leaf`]). So no
+//! circle of threads can wait for each other.
 //!
-//! With `debug_assertions` each thread counts what it holds, and a lock that is taken against the order panics before it blocks,
-//! with both locks, where they were taken, and the order. Without them [`Mutex`] and [`RwLock`] are those of `parking_lot`, in
-//! size and in code.
+//! With `debug_assertions` each thread counts what it holds, and a lock that is taken against the order panics before
+//! it blocks, with both locks, where they were taken, and the order. Without them [`Mutex`] and [`RwLock`] are those of
+//! `parking_lot`, in size and in code.
 #![forbid(unsafe_code)]
 
 mod alarm;
@@ -67,7 +67,8 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { inner: self.inner.lock(), _entered: entered }
     }
 
-    /// Takes the lock if nobody holds it. That can't block, so it is right in any order; what is taken after it is checked.
+    /// Takes the lock if nobody holds it. That can't block, so it is right in any order; what is taken after it is
+    /// checked.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
@@ -122,8 +123,8 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A lock for many readers or one writer, with a place in the order. A thread that reads must not read again: a writer that
-/// waits between the two would block both.
+/// A lock for many readers or one writer, with a place in the order. A thread that reads must not read again: a writer
+/// that waits between the two would block both.
 pub struct RwLock<T: ?Sized> {
     #[cfg(debug_assertions)]
     rank: Rank,
@@ -215,7 +216,8 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
-/// Makes now what `parking_lot` keeps for each thread that ever waits for a lock, so that the thread allocates nothing later.
+/// Makes now what `parking_lot` keeps for each thread that ever waits for a lock, so that the thread allocates nothing
+/// later.
 pub fn prepare_thread() {
     parking_lot::Condvar::new().wait_for(&mut parking_lot::Mutex::new(()).lock(), Duration::ZERO);
 }

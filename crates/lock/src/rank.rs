@@ -2,8 +2,8 @@
 
 use crate::Entered;
 
-/// The locks of Weft in the order in which a thread takes them, the first one first. The order is for all crates together,
-/// because a call goes through all of them: so it stands below them, in one place.
+/// The locks of Weft in the order in which a thread takes them, the first one first. The order is for all crates
+/// together, because a call goes through all of them: so it stands below them, in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rank {
@@ -13,7 +13,8 @@ pub enum Rank {
     EndpointBindings,
     /// Provider: the members of a poll set.
     PollSet,
-    /// Provider: who translates peers to addresses for a completion queue. That may ask an endpoint, which takes the engine.
+    /// Provider: who translates peers to addresses for a completion queue. That may ask an endpoint, which takes the
+    /// engine.
     CompletionSources,
     /// NIC: an engine, with its connections and endpoints. Whoever holds it runs the event loop.
     Engine,
@@ -92,8 +93,8 @@ impl Rank {
         self as u8 >= Self::FIRST_LEAF as u8
     }
 
-    /// Says that this thread is about to wait for a lock of this rank, which is not one of this crate's, and holds it as long as
-    /// what is returned lives.
+    /// Says that this thread is about to wait for a lock of this rank, which is not one of this crate's, and holds it
+    /// as long as what is returned lives.
     ///
     /// # Panics
     /// In debug builds, when the thread holds a lock that comes after this one.
@@ -106,7 +107,8 @@ impl Rank {
         )
     }
 
-    /// As [`Rank::enter`], for a lock that this thread gets without waiting for one that waits itself: right in any order.
+    /// As [`Rank::enter`], for a lock that this thread gets without waiting for one that waits itself: right in any
+    /// order.
     #[inline]
     #[track_caller]
     pub fn enter_unblocked(self) -> Entered {

@@ -1,5 +1,5 @@
-//! The alarm under a model checker: every interleaving, with the reorderings that the memory model allows. A wake that is lost is
-//! a deadlock here, which loom reports.
+//! The alarm under a model checker: every interleaving, with the reorderings that the memory model allows. A wake that
+//! is lost is a deadlock here, which loom reports.
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};

@@ -14,13 +14,15 @@ impl Access {
     pub const LOCAL_WRITE: Self = Self(1);
     /// Peers may read.
     pub const REMOTE_READ: Self = Self(2);
-    /// Peers may write. The sink of an RDMA read of our own does not need it: its STag on the wire is one for that read alone.
+    /// Peers may write. The sink of an RDMA read of our own does not need it: its STag on the wire is one for that read
+    /// alone.
     pub const REMOTE_WRITE: Self = Self(4);
     /// Peers may do atomic operations.
     pub const REMOTE_ATOMIC: Self = Self(8);
 
-    /// No right, but a promise: nobody changes the bytes while a peer may read them. What a peer reads of such a region is sent from where it lies; of
-    /// others it is copied first, because bytes that change between their checksum and their sending would end the connection.
+    /// No right, but a promise: nobody changes the bytes while a peer may read them. What a peer reads of such a region
+    /// is sent from where it lies; of others it is copied first, because bytes that change between their checksum and
+    /// their sending would end the connection.
     pub const STEADY: Self = Self(16);
 
     /// Every right there is.

@@ -4,9 +4,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 /// References to bytes that exist now (views, or one edit).
 ///
-/// Who makes one counts it *first* and passes the region's gate alone *then*; the owner's writer enters the gate first and looks at
-/// the count then. So a writer is either over before the reference is used, or sees it. When the count is 0 again, whoever sees
-/// that comes after all that was done through the reference.
+/// Who makes one counts it *first* and passes the region's gate alone *then*; the owner's writer enters the gate first
+/// and looks at the count then. So a writer is either over before the reference is used, or sees it. When the count is
+/// 0 again, whoever sees that comes after all that was done through the reference.
 pub(crate) struct Borrows<C: Count = AtomicU32>(C);
 
 /// A number that threads share: the processor's, or a model checker's.
@@ -57,7 +57,8 @@ impl<C: Count> Borrows<C> {
     }
 }
 
-/// Every interleaving, with the reorderings that the memory model allows: loom reports a byte that is written while it is read.
+/// Every interleaving, with the reorderings that the memory model allows: loom reports a byte that is written while it
+/// is read.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use loom::cell::UnsafeCell;

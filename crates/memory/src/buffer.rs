@@ -9,8 +9,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 use crate::{MemoryError, guard};
 
-/// Bytes that can be registered and come back from [`Region::deregister`](crate::Region::deregister): what the application gave
-/// (`Vec<u8>`, `Box<[u8]>`), or pages of their own ([`Buffer::zeroed`]). To use it, it is a `[u8]`.
+/// Bytes that can be registered and come back from [`Region::deregister`](crate::Region::deregister): what the
+/// application gave (`Vec<u8>`, `Box<[u8]>`), or pages of their own ([`Buffer::zeroed`]). To use it, it is a `[u8]`.
 pub struct Buffer {
     pointer: NonNull<u8>,
     length: usize,
@@ -64,9 +64,9 @@ impl Buffer {
     /// Memory that somebody else owns. It is never freed here.
     ///
     /// # Safety
-    /// Until the buffer is dropped, which includes the time that a region made of it is registered or in flight, `length` bytes
-    /// from `pointer` on must be initialised and valid for reads and writes from any thread, and no Rust reference to them may
-    /// exist while peers or work in flight may write them.
+    /// Until the buffer is dropped, which includes the time that a region made of it is registered or in flight,
+    /// `length` bytes from `pointer` on must be initialised and valid for reads and writes from any thread, and no Rust
+    /// reference to them may exist while peers or work in flight may write them.
     #[must_use]
     pub const unsafe fn foreign(pointer: NonNull<u8>, length: usize) -> Self {
         Self { pointer, length, origin: Origin::Foreign }
@@ -99,8 +99,8 @@ impl Buffer {
     }
 }
 
-/// Zeroed pages, which the system takes when they are touched first. An allocator does not leave them alone: what it gives out
-/// as zeroed it may have zeroed itself.
+/// Zeroed pages, which the system takes when they are touched first. An allocator does not leave them alone: what it
+/// gives out as zeroed it may have zeroed itself.
 fn map(length: usize) -> Option<NonNull<u8>> {
     let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: A new mapping, wherever there is room: nobody has anything there.
@@ -142,8 +142,8 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: The bytes are valid and initialised (zeroed, from a vector, or promised); who holds the buffer has them for
-        // himself, for a registered buffer is out of reach inside its region.
+        // SAFETY: The bytes are valid and initialised (zeroed, from a vector, or promised); who holds the buffer has
+        // them for himself, for a registered buffer is out of reach inside its region.
         unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.length) }
     }
 }

@@ -8,7 +8,8 @@ use weft_base::Digest;
 
 use crate::AtomicOperation;
 
-/// Copy and checksum alternate in blocks of this size, so that the second pass finds the bytes in the first-level cache.
+/// Copy and checksum alternate in blocks of this size, so that the second pass finds the bytes in the first-level
+/// cache.
 const BLOCK: usize = 2048;
 
 /// Copies `bytes` to `to` and feeds them to `digest`, which sees the private source and not what a peer may change.
@@ -44,16 +45,16 @@ pub(crate) unsafe fn copy_out<D: Digest>(from: *const u8, out: &mut [u8], digest
 /// # Safety
 /// `from` is valid for reads of `length` bytes, for any thread's sake until this returns.
 pub(crate) unsafe fn digest<D: Digest>(from: *const u8, length: usize, digest: &mut D) {
-    // SAFETY: Valid by the caller's promise. This is the one place that makes a slice of bytes which somebody else might write at
-    // the same time (a peer with REMOTE_WRITE, the application through `Region::write`). It lives for this call alone and goes to a
-    // checksum that reads each byte once, decides nothing by it and returns a number: a race can make that number wrong and
-    // nothing else. It would be just as wrong for the frame if the bytes changed between checksum and sending, which no copy
-    // prevents either; the receiver's check finds both.
+    // SAFETY: Valid by the caller's promise. This is the one place that makes a slice of bytes which somebody else
+    // might write at the same time (a peer with REMOTE_WRITE, the application through `Region::write`). It lives for
+    // this call alone and goes to a checksum that reads each byte once, decides nothing by it and returns a number: a
+    // race can make that number wrong and nothing else. It would be just as wrong for the frame if the bytes changed
+    // between checksum and sending, which no copy prevents either; the receiver's check finds both.
     digest.update(unsafe { slice::from_raw_parts(from, length) });
 }
 
-/// Writes `bytes` so that whoever sees them sees all that this thread placed before; 1, 2, 4 or 8 of them at an aligned address
-/// are seen whole.
+/// Writes `bytes` so that whoever sees them sees all that this thread placed before; 1, 2, 4 or 8 of them at an aligned
+/// address are seen whole.
 ///
 /// # Safety
 /// As for [`copy_in`].
@@ -79,8 +80,8 @@ unsafe fn place(to: *mut u8, bytes: &[u8]) {
         }
         _ => {
             fence(Ordering::Release);
-            // SAFETY: Valid by the caller's promise; no reference to a region's bytes exists while they are touched, so `bytes`
-            // is other memory.
+            // SAFETY: Valid by the caller's promise; no reference to a region's bytes exists while they are touched, so
+            // `bytes` is other memory.
             unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         }
     }

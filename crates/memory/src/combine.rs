@@ -1,4 +1,5 @@
-//! Atomic operations on elements of many types: what libfabric (fi_atomic(3)) and MPI define beyond the 64-bit ones of RFC 7306.
+//! Atomic operations on elements of many types: what libfabric (fi_atomic(3)) and MPI define beyond the 64-bit ones of
+//! RFC 7306.
 
 mod extended;
 mod update;
@@ -152,9 +153,10 @@ impl Element {
 
 /// What is done with an element, given an operand. The numbers are those on the wire.
 ///
-/// Numbers compare by value: 0.0 equals -0.0, and a NaN is neither equal to, nor less, nor greater than anything, itself included.
-/// So a NaN as operand is never a minimum or maximum, one that stands in the element stays, and nothing is swapped in for
-/// comparing equal to it. To be true is to be other than 0, which a NaN is; a complex number is when either part is.
+/// Numbers compare by value: 0.0 equals -0.0, and a NaN is neither equal to, nor less, nor greater than anything,
+/// itself included. So a NaN as operand is never a minimum or maximum, one that stands in the element stays, and
+/// nothing is swapped in for comparing equal to it. To be true is to be other than 0, which a NaN is; a complex number
+/// is when either part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Combine {

@@ -209,8 +209,8 @@ const fn verb(need: LocalRight) -> &'static str {
     }
 }
 
-/// A peer asked for something that it was not granted. Who asked for what stands in the segment's header; here is only what is
-/// wrong with it, one value for each code that RFC 5041 section 7.2 and RFC 5040 section 4.8 know.
+/// A peer asked for something that it was not granted. Who asked for what stands in the segment's header; here is only
+/// what is wrong with it, one value for each code that RFC 5041 section 7.2 and RFC 5040 section 4.8 know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemoteFault {
     /// No region has this STag, or remote access to it has ended.

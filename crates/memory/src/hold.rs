@@ -13,10 +13,11 @@ use weft_lock::{Entered, Rank};
 use crate::memory::Memory;
 use crate::{MemoryError, bytes};
 
-/// A [`Slice`](weft_base::Slice) as an address, for a system call that must not block: until this is dropped the memory is alive, and whoever ends
-/// an access to it (invalidate, deregister, drop, view, edit) waits.
+/// A [`Slice`](weft_base::Slice) as an address, for a system call that must not block: until this is dropped the memory
+/// is alive, and whoever ends an access to it (invalidate, deregister, drop, view, edit) waits.
 ///
-/// Do not call anything of [`Registry`](crate::Registry) or [`Region`](crate::Region) that ends an access while holding one: that would wait for itself.
+/// Do not call anything of [`Registry`](crate::Registry) or [`Region`](crate::Region) that ends an access while holding
+/// one: that would wait for itself.
 pub struct RawSlice {
     pointer: NonNull<u8>,
     length: usize,
@@ -27,19 +28,21 @@ pub struct RawSlice {
 }
 
 impl RawSlice {
-    /// Enters the gate. Only under a lock under which the flags of `memory` were looked at, and `pointer` located in it.
+    /// Enters the gate. Only under a lock under which the flags of `memory` were looked at, and `pointer` located in
+    /// it.
     pub(crate) fn new(memory: &Arc<Memory>, pointer: NonNull<u8>, length: usize) -> Self {
         let memory = Arc::clone(memory);
         // Recursive, for one system call may use several slices of a region while somebody waits to pass the gate.
         mem::forget(memory.gate.read_recursive());
-        // Also under the table's lock, which comes after the gate: who passes the gate alone waits for nothing then, so nobody
-        // who enters it waits for anybody who waits.
+        // Also under the table's lock, which comes after the gate: who passes the gate alone waits for nothing then, so
+        // nobody who enters it waits for anybody who waits.
         let entered = Rank::RegionGate.enter_unblocked();
         Self { pointer, length, memory, not_send: PhantomData, _entered: entered }
     }
 
-    /// The address of the first byte: valid for reads and writes of [`RawSlice::length`] bytes as long as this lives, and no reference
-    /// to those bytes may be made. Whether writing is right was decided by who pinned or checked the slice.
+    /// The address of the first byte: valid for reads and writes of [`RawSlice::length`] bytes as long as this lives,
+    /// and no reference to those bytes may be made. Whether writing is right was decided by who pinned or checked the
+    /// slice.
     #[must_use]
     pub const fn pointer(&self) -> NonNull<u8> {
         self.pointer
@@ -51,8 +54,8 @@ impl RawSlice {
         self.length
     }
 
-    /// Copies `bytes` to byte `offset` on and feeds them to `digest`, in one pass: for a slice that is filled piece by piece, where
-    /// [`Registry::copy_in`](crate::Registry::copy_in) would look it up each time.
+    /// Copies `bytes` to byte `offset` on and feeds them to `digest`, in one pass: for a slice that is filled piece by
+    /// piece, where [`Registry::copy_in`](crate::Registry::copy_in) would look it up each time.
     ///
     /// # Panics
     /// When they reach past the end: that is a bug of the caller, never of a peer.

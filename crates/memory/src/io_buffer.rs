@@ -9,10 +9,12 @@ use weft_base::{Digest, DomainId, MAX_GATHER};
 
 use crate::{Access, Buffer, MemoryError, Region, Registry, bytes, guard};
 
-/// Memory lent for one operation: of Rust's own, which comes back with the completion ([`IoBuffer::into_buffer`]), or of somebody who promises that it stays
-/// ([`IoBuffer::foreign`]). Bytes are copied out of it and into it; for one-sided transfers it is registered for as long ([`IoBuffer::register`]).
+/// Memory lent for one operation: of Rust's own, which comes back with the completion ([`IoBuffer::into_buffer`]), or
+/// of somebody who promises that it stays ([`IoBuffer::foreign`]). Bytes are copied out of it and into it; for
+/// one-sided transfers it is registered for as long ([`IoBuffer::register`]).
 ///
-/// When an I/O buffer of Rust's own memory is dropped while work in flight still uses its regions, that memory is freed after the last of that work.
+/// When an I/O buffer of Rust's own memory is dropped while work in flight still uses its regions, that memory is freed
+/// after the last of that work.
 pub struct IoBuffer {
     parts: Parts,
     owner: Option<Buffer>,
@@ -57,15 +59,18 @@ impl IoBuffer {
     /// Memory of somebody else, in one piece.
     ///
     /// # Safety
-    /// Until this is dropped, and no work in flight uses a region that [`IoBuffer::register`] made of it, `length` bytes from `pointer` on must be initialised and valid for reads from any thread, and
-    /// nobody else may write them meanwhile. If the operation writes (a receive, a read, the result of an atomic, or whatever calls [`IoBuffer::copy_in`], registers with a right to write, or writes
-    /// through [`IoBuffer::regions`]), they must be valid for writes, too, and nobody else may read them meanwhile.
+    /// Until this is dropped, and no work in flight uses a region that [`IoBuffer::register`] made of it, `length`
+    /// bytes from `pointer` on must be initialised and valid for reads from any thread, and nobody else may write them
+    /// meanwhile. If the operation writes (a receive, a read, the result of an atomic, or whatever calls
+    /// [`IoBuffer::copy_in`], registers with a right to write, or writes through [`IoBuffer::regions`]), they must be
+    /// valid for writes, too, and nobody else may read them meanwhile.
     #[must_use]
     pub const unsafe fn foreign(pointer: NonNull<u8>, length: usize) -> Self {
         Self { parts: Parts::One(Part { pointer, length }), owner: None, registered: None }
     }
 
-    /// Memory of somebody else, in up to [`MAX_GATHER`] pieces that are one run of bytes to the operation. `None` when there are more.
+    /// Memory of somebody else, in up to [`MAX_GATHER`] pieces that are one run of bytes to the operation. `None` when
+    /// there are more.
     ///
     /// # Safety
     /// As for [`IoBuffer::foreign`], for each piece.
@@ -159,8 +164,8 @@ impl IoBuffer {
         unsafe { guard::touch(at, length, work) }.map_err(|_| MemoryError::fault(at, length))
     }
 
-    /// Registers each piece that is not empty, in order: what a peer, or a work request of our own, may use until [`IoBuffer::unregister`] or the I/O buffer's end.
-    /// What was registered of all of it before is replaced.
+    /// Registers each piece that is not empty, in order: what a peer, or a work request of our own, may use until
+    /// [`IoBuffer::unregister`] or the I/O buffer's end. What was registered of all of it before is replaced.
     ///
     /// # Errors
     /// A limit is reached, the domain is unknown, or work in flight uses what was registered before.
@@ -179,7 +184,8 @@ impl IoBuffer {
         Ok(&registered.whole)
     }
 
-    /// Registers `length` bytes from `offset` on and nothing else, until [`IoBuffer::unregister_range`] with this number, or the I/O buffer's end.
+    /// Registers `length` bytes from `offset` on and nothing else, until [`IoBuffer::unregister_range`] with this
+    /// number, or the I/O buffer's end.
     ///
     /// # Errors
     /// A limit is reached, or the domain is unknown.
@@ -214,7 +220,8 @@ impl IoBuffer {
             if length == 0 || failure.is_some() {
                 return;
             }
-            // SAFETY: `each` gives pieces that lie inside. Whoever lent them promised as much, for regions made of it too; and what is Rust's own is kept until nothing uses them.
+            // SAFETY: `each` gives pieces that lie inside. Whoever lent them promised as much, for regions made of it
+            // too; and what is Rust's own is kept until nothing uses them.
             let memory = unsafe { Buffer::foreign(pointer, length) };
             match registry.register(domain, memory, access, 0) {
                 Ok(region) => regions.push(region),

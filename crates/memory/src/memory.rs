@@ -48,8 +48,8 @@ pub(crate) struct Grant<'a> {
 
 /// Who is told of what peers do to a region.
 pub trait Watch: Send + Sync {
-    /// A peer's message has done this to the region: a write has been placed whole, a read was asked for, an atomic operation
-    /// was executed. `owner` is whom that peer is connected to: the id of an endpoint, or 0.
+    /// A peer's message has done this to the region: a write has been placed whole, a read was asked for, an atomic
+    /// operation was executed. `owner` is whom that peer is connected to: the id of an endpoint, or 0.
     ///
     /// Called by whoever runs the NIC, under its locks: nothing but to note it, and to wake who does the rest.
     fn accessed(&self, right: RemoteRight, owner: u64);
@@ -63,9 +63,9 @@ pub struct RegionAttributes {
     pub access: Access,
     /// The tagged offset of its first byte on the wire.
     pub base: u64,
-    /// A STag of the owner's own choice, if no other region of the NIC has it. `None`: one that nobody can guess, as RFC 5042
-    /// section 6.1.1 wants it. One that is chosen can be guessed, so that every peer with a connection in the same
-    /// protection domain reaches the region; and it may be chosen again as soon as the region is gone.
+    /// A STag of the owner's own choice, if no other region of the NIC has it. `None`: one that nobody can guess, as
+    /// RFC 5042 section 6.1.1 wants it. One that is chosen can be guessed, so that every peer with a connection in the
+    /// same protection domain reaches the region; and it may be chosen again as soon as the region is gone.
     pub stag: Option<Stag>,
     /// Who is told of what peers do to it.
     pub watch: Option<Arc<dyn Watch>>,
@@ -149,7 +149,8 @@ impl Memory {
         self.borrows.begin();
     }
 
-    /// A reference has gone. What was done through it is seen by whoever takes the table's lock after its owner released it.
+    /// A reference has gone. What was done through it is seen by whoever takes the table's lock after its owner
+    /// released it.
     pub(crate) fn end_borrow(&self) {
         self.borrows.end();
     }

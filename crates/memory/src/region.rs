@@ -13,8 +13,8 @@ use crate::hold::RawSlice;
 use crate::memory::Memory;
 use crate::{Access, Buffer, MemoryError, Registry, bytes};
 
-/// A registered buffer. When it is dropped, remote access ends at once and the memory is freed as soon as no work in flight uses it;
-/// [`Region::deregister`] gives the buffer back.
+/// A registered buffer. When it is dropped, remote access ends at once and the memory is freed as soon as no work in
+/// flight uses it; [`Region::deregister`] gives the buffer back.
 ///
 /// Offsets count from the start of the buffer, in bytes.
 pub struct Region {
@@ -86,8 +86,8 @@ impl Region {
     /// The range reaches outside.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
         let from = self.memory.locate(offset, out.len() as u64)?;
-        // SAFETY: Inside the buffer, which lives as long as this handle. References that a view gave only read, and an edit
-        // has the handle for itself.
+        // SAFETY: Inside the buffer, which lives as long as this handle. References that a view gave only read, and an
+        // edit has the handle for itself.
         unsafe { bytes::copy_out(from.as_ptr(), out, &mut NoDigest) };
         Ok(())
     }
@@ -201,8 +201,8 @@ impl Region {
     /// Peers may touch the region, or work in flight uses it.
     pub fn view<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R, MemoryError> {
         let lent = Lent::new(self)?;
-        // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nobody writes: the registry refuses
-        // touches and pins, `writable` refuses the owner's, and an edit needs the handle for itself.
+        // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nobody writes: the registry
+        // refuses touches and pins, `writable` refuses the owner's, and an edit needs the handle for itself.
         Ok(look(unsafe { slice::from_raw_parts(lent.pointer()?.as_ptr(), self.length() as usize) }))
     }
 
@@ -212,12 +212,13 @@ impl Region {
     /// Peers may touch the region, or work in flight uses it.
     pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, MemoryError> {
         let lent = Lent::new(self)?;
-        // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nobody else touches it: the registry
-        // refuses touches and pins, and the handle is borrowed exclusively.
+        // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nobody else touches it: the
+        // registry refuses touches and pins, and the handle is borrowed exclusively.
         Ok(change(unsafe { slice::from_raw_parts_mut(lent.pointer()?.as_ptr(), self.length() as usize) }))
     }
 
-    /// Ends remote access. Once this returns, no byte lands by it. Local work goes on. Returns whether there was access to end.
+    /// Ends remote access. Once this returns, no byte lands by it. Local work goes on. Returns whether there was access
+    /// to end.
     pub fn invalidate(&self) -> bool {
         self.registry.invalidate(self.memory.domain, self.memory.stag).is_ok()
     }
@@ -236,7 +237,8 @@ impl Region {
         }
     }
 
-    /// Keeps the owner of the bytes until nothing uses them, in the place of the foreign buffer that was registered for it.
+    /// Keeps the owner of the bytes until nothing uses them, in the place of the foreign buffer that was registered for
+    /// it.
     pub(crate) fn keep(&self, owner: Buffer) {
         self.memory.replace_buffer(owner);
     }

@@ -28,7 +28,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty table. `seed` decides the STags: [`unguessable_seed`](crate::unguessable_seed) in production, any number in tests.
+    /// An empty table. `seed` decides the STags: [`unguessable_seed`](crate::unguessable_seed) in production, any
+    /// number in tests.
     #[must_use]
     pub fn new(seed: impl Into<Seed>, limits: Limits) -> Self {
         let table = RwLock::new(Rank::MemoryTable, Table::new(seed.into(), limits));
@@ -51,7 +52,8 @@ impl Registry {
         self.table.write().release_domain(domain)
     }
 
-    /// Registers a buffer, which belongs to the region from then on. `base` is the tagged offset of its first byte on the wire.
+    /// Registers a buffer, which belongs to the region from then on. `base` is the tagged offset of its first byte on
+    /// the wire.
     ///
     /// # Errors
     /// A limit, an unknown domain, or a base so high that the end does not fit into 64 bits. The buffer is freed then.
@@ -139,11 +141,11 @@ impl Registry {
         }
     }
 
-    /// Whether a peer on a connection of `domain` may touch this range, and where it is. These are the checks before a byte is
-    /// placed or read: RFC 5041 section 7.1, RFC 5040 section 7.1, RFC 5042 section 6.
+    /// Whether a peer on a connection of `domain` may touch this range, and where it is. These are the checks before a
+    /// byte is placed or read: RFC 5041 section 7.1, RFC 5040 section 7.1, RFC 5042 section 6.
     ///
-    /// The slice stands for remote access: touching it fails once that has ended, even while work in flight pins the region. Its
-    /// [`RegionId`](weft_base::RegionId) therefore differs from [`Region::id`].
+    /// The slice stands for remote access: touching it fails once that has ended, even while work in flight pins the
+    /// region. Its [`RegionId`](weft_base::RegionId) therefore differs from [`Region::id`].
     ///
     /// # Errors
     /// What the peer did wrong.
@@ -174,8 +176,8 @@ impl Registry {
         self.table.read().locate_remote(domain, stag, tagged_offset, length, need)
     }
 
-    /// Tells the watch of a region, if it has one, that a peer has done this to it: a whole message, not each of its segments.
-    /// `owner` is whom the peer is connected to. No lock is held meanwhile.
+    /// Tells the watch of a region, if it has one, that a peer has done this to it: a whole message, not each of its
+    /// segments. `owner` is whom the peer is connected to. No lock is held meanwhile.
     #[inline]
     pub fn report_access(&self, domain: DomainId, stag: Stag, right: RemoteRight, owner: u64) {
         if self.is_watched.load(Ordering::Relaxed) {
@@ -197,7 +199,8 @@ impl Registry {
         self.table.read().reach(slice.region).is_ok_and(|memory| memory.access.contains(Access::STEADY))
     }
 
-    /// Ends remote access to a region for the peer's Send with Invalidate (RFC 5040 section 5.3), as [`Registry::invalidate`] does.
+    /// Ends remote access to a region for the peer's Send with Invalidate (RFC 5040 section 5.3), as
+    /// [`Registry::invalidate`] does.
     ///
     /// # Errors
     /// Those of [`Registry::invalidate`], and [`RemoteFault::NoRights`]: peers have none to it that could be ended.
@@ -344,12 +347,12 @@ impl Registry {
         part_of(gather, skip, length as usize)?.slices().iter().try_for_each(|slice| self.digest(slice, digest))
     }
 
-    /// Does an atomic operation on 8 bytes, in the machine's byte order, and returns what they were before. It is atomic against
-    /// other such operations and against [`Region`]'s loads and stores of 64 bits.
+    /// Does an atomic operation on 8 bytes, in the machine's byte order, and returns what they were before. It is
+    /// atomic against other such operations and against [`Region`]'s loads and stores of 64 bits.
     ///
     /// # Errors
-    /// The slice can't be touched (any more), is not 8 bytes long, or does not start at a multiple of 8: nothing is modified then
-    /// (RFC 7306 section 5.1.1 and 5.1.2).
+    /// The slice can't be touched (any more), is not 8 bytes long, or does not start at a multiple of 8: nothing is
+    /// modified then (RFC 7306 section 5.1.1 and 5.1.2).
     pub fn atomic(&self, slice: &Slice, operation: AtomicOperation) -> Result<u64, MemoryError> {
         same_length(slice.length, 8)?;
         let work = |pointer: NonNull<u8>| {
@@ -363,17 +366,17 @@ impl Registry {
         unsafe { self.touch(slice, work) }?
     }
 
-    /// Does an operation on each element of a slice. `operand` has as many elements ([`Combine::has_operand`]; else it is empty),
-    /// `compare` too ([`Combine::compares`]; else empty), and `result` takes what they were before, unless it is empty. All are in
-    /// the machine's byte order.
+    /// Does an operation on each element of a slice. `operand` has as many elements ([`Combine::has_operand`]; else it
+    /// is empty), `compare` too ([`Combine::compares`]; else empty), and `result` takes what they were before, unless
+    /// it is empty. All are in the machine's byte order.
     ///
-    /// Each element changes as one: against this and [`Registry::atomic`] by any registry of this process, and against [`Region`]'s
-    /// loads and stores of its size. A [`Element::ComplexF64`], and an [`Element::ComplexF32`] that does not start at a multiple of
-    /// 8, does so only against this; for others its parts change one after the other.
+    /// Each element changes as one: against this and [`Registry::atomic`] by any registry of this process, and against
+    /// [`Region`]'s loads and stores of its size. A [`Element::ComplexF64`], and an [`Element::ComplexF32`] that does
+    /// not start at a multiple of 8, does so only against this; for others its parts change one after the other.
     ///
     /// # Errors
-    /// The slice can't be touched (any more), the elements do not have the operation, the slice does not start at a multiple of
-    /// [`Element::alignment`], or a length is wrong: nothing is modified then.
+    /// The slice can't be touched (any more), the elements do not have the operation, the slice does not start at a
+    /// multiple of [`Element::alignment`], or a length is wrong: nothing is modified then.
     pub fn combine(
         &self,
         slice: &Slice,

@@ -46,9 +46,10 @@ pub fn unguessable_seed() -> Result<Seed, MemoryError> {
 
 /// Which slot of the table each STag stands for, and which STag is next.
 ///
-/// RFC 5042 section 6.1.1 wants the next STag hard to predict: they are drawn from a cipher's key stream, so those that a peer has
-/// seen say nothing about others. It wants them reused slowly: one that was given back is not drawn again before [`RETIRED`] others
-/// were given back too, so that a peer that still holds it does not meet somebody else's region.
+/// RFC 5042 section 6.1.1 wants the next STag hard to predict: they are drawn from a cipher's key stream, so those that
+/// a peer has seen say nothing about others. It wants them reused slowly: one that was given back is not drawn again
+/// before [`RETIRED`] others were given back too, so that a peer that still holds it does not meet somebody else's
+/// region.
 pub(crate) struct Stags {
     random: ChaCha12Rng,
     slots: HashMap<u32, Option<u32>, BuildHasherDefault<StagHasher>>,
@@ -67,7 +68,8 @@ impl Stags {
         Self { random: ChaCha12Rng::from_seed(key), slots: HashMap::default(), retired: VecDeque::new() }
     }
 
-    /// A new STag for the region in this slot. Never 0, which RFC 5040 does not forbid but software likes to mean "none" by.
+    /// A new STag for the region in this slot. Never 0, which RFC 5040 does not forbid but software likes to mean
+    /// "none" by.
     pub(crate) fn issue(&mut self, slot: u32) -> Stag {
         loop {
             let candidate = self.random.next_u32();
@@ -114,8 +116,8 @@ impl Stags {
     }
 }
 
-/// The keys are random numbers of our own making, or the application's, so one multiplication spreads them well enough, and no
-/// peer can choose them to collide.
+/// The keys are random numbers of our own making, or the application's, so one multiplication spreads them well enough,
+/// and no peer can choose them to collide.
 #[derive(Default)]
 pub(crate) struct StagHasher(u64);
 

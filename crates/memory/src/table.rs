@@ -26,8 +26,8 @@ impl Default for Limits {
     }
 }
 
-/// Set in the generation of slices that came from a STag: they stop working when remote access ends, while slices of the owner and
-/// of work in flight go on.
+/// Set in the generation of slices that came from a STag: they stop working when remote access ends, while slices of
+/// the owner and of work in flight go on.
 pub(crate) const BY_STAG: u32 = 1 << 31;
 
 /// A slot whose generations are used up is never used again.
@@ -141,7 +141,8 @@ impl Table {
         self.sweep(memory.id)
     }
 
-    /// Takes a region out of the table when neither its owner nor work in flight needs it any more. The caller frees it.
+    /// Takes a region out of the table when neither its owner nor work in flight needs it any more. The caller frees
+    /// it.
     pub(crate) fn sweep(&mut self, region: RegionId) -> Option<Arc<Memory>> {
         let slot = self.slots.get_mut(region.index as usize)?;
         if slot.generation != region.generation & !BY_STAG {

@@ -1,6 +1,7 @@
 //! Queues of entries of a slot map, one for each value of something that entries have, found by it.
 //!
-//! The table holds nothing but the first entry of each queue, 8 bytes: with many queues it is what such a table takes of the caches that a look into it costs.
+//! The table holds nothing but the first entry of each queue, 8 bytes: with many queues it is what such a table takes
+//! of the caches that a look into it costs.
 
 use core::hash::{BuildHasher, Hash};
 

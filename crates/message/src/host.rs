@@ -48,14 +48,16 @@ pub struct Received {
     pub length: u64,
 }
 
-/// What the machine asks of the NIC. The NIC passes itself to every call that may lead to one of these; none of them calls the machine.
+/// What the machine asks of the NIC. The NIC passes itself to every call that may lead to one of these; none of them
+/// calls the machine.
 pub trait Host {
     /// What the NIC keeps for a send: its memory, and what to say when it completes.
     type Send;
     /// What the NIC keeps for a receive.
     type Receive;
 
-    /// There is something to send to a peer, and no connection: open one. [`crate::Machine::handle_connected`] or [`crate::Machine::handle_lost`] answers.
+    /// There is something to send to a peer, and no connection: open one. [`crate::Machine::handle_connected`] or
+    /// [`crate::Machine::handle_lost`] answers.
     fn connect(&mut self, peer: PeerId);
     /// Both sides agree that nothing is under way: close the connection. No answer.
     fn disconnect(&mut self, peer: PeerId);
@@ -65,15 +67,17 @@ pub trait Host {
     /// Copies bytes of a message that has come.
     fn place(&mut self, receive: &mut Self::Receive, offset: u64, bytes: &[u8]);
 
-    /// Lets a peer read the memory of a send, until [`Host::conceal_source`] or [`Host::sent`]. No parts: there is no room for it now, and the peer is to say where to write it instead.
+    /// Lets a peer read the memory of a send, until [`Host::conceal_source`] or [`Host::sent`]. No parts: there is no
+    /// room for it now, and the peer is to say where to write it instead.
     ///
     /// # Errors
     /// A limit is reached.
     fn expose_source(&mut self, peer: PeerId, send: &mut Self::Send) -> Result<Parts, Failure>;
     /// Ends that.
     fn conceal_source(&mut self, send: &mut Self::Send);
-    /// Lets a peer write `length` bytes of a receive's memory from `offset` on, and no others, until [`Host::conceal_sink`] with this offset or the last [`Host::received`].
-    /// A receive of many may have several of these at a time, for several peers.
+    /// Lets a peer write `length` bytes of a receive's memory from `offset` on, and no others, until
+    /// [`Host::conceal_sink`] with this offset or the last [`Host::received`]. A receive of many may have several of
+    /// these at a time, for several peers.
     ///
     /// # Errors
     /// A limit is reached.
@@ -89,7 +93,8 @@ pub trait Host {
 
     /// Reads from a peer's memory into a receive's, from `offset` on. [`crate::Machine::handle_transferred`] answers.
     fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut Self::Receive, offset: u64, source: RemotePart);
-    /// Writes from a send's memory, from `offset` on, into a peer's. What is sent to the peer later arrives later. [`crate::Machine::handle_transferred`] answers.
+    /// Writes from a send's memory, from `offset` on, into a peer's. What is sent to the peer later arrives later.
+    /// [`crate::Machine::handle_transferred`] answers.
     fn write(&mut self, peer: PeerId, ticket: Ticket, send: &mut Self::Send, offset: u64, sink: RemotePart);
 
     /// Memory for an eager message that nobody waits for, which a peer may write. `None` when there is none.
@@ -99,11 +104,13 @@ pub trait Host {
     /// Gives a buffer back.
     fn free(&mut self, buffer: BufferId);
 
-    /// A send has gone out as far as it can: it waits for the peer's application. It is told of once at most, and [`Host::sent`] still follows.
+    /// A send has gone out as far as it can: it waits for the peer's application. It is told of once at most, and
+    /// [`Host::sent`] still follows.
     fn announced(&mut self, send: &mut Self::Send);
     /// A send has completed: its memory is the application's again.
     fn sent(&mut self, send: Self::Send, outcome: Result<(), Failure>);
-    /// A receive has got a message, or failed; with `last`, it is over and its memory is the application's again. `what` is `None` when it is over and no (more) message came.
+    /// A receive has got a message, or failed; with `last`, it is over and its memory is the application's again.
+    /// `what` is `None` when it is over and no (more) message came.
     fn received(
         &mut self,
         receive: &mut Self::Receive,

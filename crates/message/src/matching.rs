@@ -1,8 +1,9 @@
 //! Which message goes to which receive.
 //!
-//! A message goes to the oldest posted receive that takes it, and a receive gets the oldest message that it takes. Receives and messages with one source and one tag stand in a hash
-//! table; so do receives of one tag from anybody. Receives that ignore bits of the tag stand in a list, in order, and so do all messages: whoever looks for several tags or sources walks it.
-//! A number that grows with each receive says which of two is older.
+//! A message goes to the oldest posted receive that takes it, and a receive gets the oldest message that it takes.
+//! Receives and messages with one source and one tag stand in a hash table; so do receives of one tag from anybody.
+//! Receives that ignore bits of the tag stand in a list, in order, and so do all messages: whoever looks for several
+//! tags or sources walks it. A number that grows with each receive says which of two is older.
 
 use core::hash::{Hash, Hasher};
 
@@ -166,7 +167,8 @@ pub struct Matcher<P, U> {
 }
 
 impl<P, U> Matcher<P, U> {
-    /// Nothing is posted, and nothing has come. Peers must not be able to guess the seed, or they can choose tags that make it slow.
+    /// Nothing is posted, and nothing has come. Peers must not be able to guess the seed, or they can choose tags that
+    /// make it slow.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -181,7 +183,8 @@ impl<P, U> Matcher<P, U> {
         }
     }
 
-    /// Posts a receive, which is younger than all others: from a source or from anybody; of these tags, or (`None`) of untagged messages.
+    /// Posts a receive, which is younger than all others: from a source or from anybody; of these tags, or (`None`) of
+    /// untagged messages.
     pub fn post(&mut self, source: Option<PeerId>, matching: Option<Match>, value: P) -> PostedId {
         let pattern = Pattern::new(source, matching);
         self.order += 1;

@@ -1,4 +1,5 @@
-//! Byte vectors that are used again, by size, so that keeping a message allocates nothing once there was one of its size.
+//! Byte vectors that are used again, by size, so that keeping a message allocates nothing once there was one of its
+//! size.
 
 /// Vectors of powers of two from 2^6 to 2^(6 + CLASSES - 1) bytes are kept.
 const SMALLEST_SHIFT: u32 = 6;
@@ -74,7 +75,8 @@ impl Pool {
         self.classes[class].push(vector);
     }
 
-    /// Makes room for one more of a class, at the cost of the class of which most is kept. Returns whether that was another one.
+    /// Makes room for one more of a class, at the cost of the class of which most is kept. Returns whether that was
+    /// another one.
     fn make_room(&mut self, class: usize, capacity: usize) -> bool {
         while self.kept + capacity > KEPT_BYTES {
             let bytes = |class: usize| self.classes[class].len() << (class as u32 + SMALLEST_SHIFT);

@@ -1,16 +1,21 @@
-//! Who connects to whom: what to do about a connection that a peer opens, when we are connected with it, or are trying to be.
+//! Who connects to whom: what to do about a connection that a peer opens, when we are connected with it, or are trying
+//! to be.
 //!
-//! When both open one at the same time, that of the endpoint with the lower id survives. An old request that comes late, when another connection stands already, is told from one of a peer that
-//! has lost that connection by [`weft_wire::message::Hello::serial`], which grows with each hello of an endpoint: requests and replies.
+//! When both open one at the same time, that of the endpoint with the lower id survives. An old request that comes
+//! late, when another connection stands already, is told from one of a peer that has lost that connection by
+//! [`weft_wire::message::Hello::serial`], which grows with each hello of an endpoint: requests and replies.
 //!
-//! A word alone replaces no connection that lives: anybody can say it. Unless the caller has proved that it has the job's key, the connection that stands is asked first. If the peer has lost it,
-//! its host answers that there is no such connection; then it is dead, and the caller is accepted.
+//! A word alone replaces no connection that lives: anybody can say it. Unless the caller has proved that it has the
+//! job's key, the connection that stands is asked first. If the peer has lost it, its host answers that there is no
+//! such connection; then it is dead, and the caller is accepted.
 //!
-//! Whose attempt is refused with [`Refusal::Tie`] waits for the other connection, and tries again after a while if none has come: it may have been lost on the way.
+//! Whose attempt is refused with [`Refusal::Tie`] waits for the other connection, and tries again after a while if none
+//! has come: it may have been lost on the way.
 
 use weft_wire::message::Refusal;
 
-/// How we stand with a peer when it opens a connection. It is looked for by its id, and by its addresses where the id is not known.
+/// How we stand with a peer when it opens a connection. It is looked for by its id, and by its addresses where the id
+/// is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing is known of it, or nothing is under way.
@@ -57,7 +62,8 @@ pub enum Decision {
     AcceptInsteadOfOurs,
     /// Accept it: the connection that we have is dead.
     ReplaceOld,
-    /// Send something on the connection that we have, and decide again when it has turned out to be dead. If it lives, refuse this one with [`Refusal::Tie`].
+    /// Send something on the connection that we have, and decide again when it has turned out to be dead. If it lives,
+    /// refuse this one with [`Refusal::Tie`].
     AskOld,
     /// Refuse it.
     Reject(Refusal),

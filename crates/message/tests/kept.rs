@@ -128,7 +128,8 @@ fn go_on(machine: &mut Machine<Nobody>, host: &mut Nobody, out: &mut [u8]) {
     }
 }
 
-/// Peers send as much as they can of each kind, and take nothing that would give them credits; the application receives it all, or nothing; they connect again.
+/// Peers send as much as they can of each kind, and take nothing that would give them credits; the application receives
+/// it all, or nothing; they connect again.
 fn flood(first: usize, receives: bool) -> i64 {
     let settings = settings();
     let packets: Vec<_> =

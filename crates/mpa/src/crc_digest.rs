@@ -7,8 +7,9 @@ use weft_wire::mpa::CRC_LENGTH;
 use crate::shape::Shape;
 use crate::{FrameError, FrameHead, Layout};
 
-/// The CRC of one FPDU, which is fed all bytes of it in the order of the stream, in any cuts. It knows where the CRC field stands, and
-/// that markers and pad count (RFC 5044 section 4.4). With CRCs off it does nothing and finds everything good.
+/// The CRC of one FPDU, which is fed all bytes of it in the order of the stream, in any cuts. It knows where the CRC
+/// field stands, and that markers and pad count (RFC 5044 section 4.4). With CRCs off it does nothing and finds
+/// everything good.
 #[derive(Clone, Debug)]
 pub struct CrcDigest {
     shape: Shape,

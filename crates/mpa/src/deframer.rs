@@ -8,9 +8,9 @@ use crate::{Frame, FrameError};
 
 /// The receiving end of one direction of a stream: knows where the next FPDU begins. The caller keeps the bytes.
 ///
-/// For each FPDU: [`Deframer::peek`] until it gives a [`FrameHead`]; [`Deframer::frame`] until it gives a [`Frame`], and verify that;
-/// then [`Deframer::advance`], which relies on the CRC having been good (RFC 5044 section 6: only then the length field names the
-/// beginning of the next FPDU).
+/// For each FPDU: [`Deframer::peek`] until it gives a [`FrameHead`]; [`Deframer::frame`] until it gives a [`Frame`],
+/// and verify that; then [`Deframer::advance`], which relies on the CRC having been good (RFC 5044 section 6: only then
+/// the length field names the beginning of the next FPDU).
 #[derive(Clone, Debug)]
 pub struct Deframer {
     grid: Grid,
@@ -31,8 +31,8 @@ pub enum Peek {
 }
 
 impl Deframer {
-    /// At the start of the stream, right after the start-up frames. `markers`: this side asked for them (RFC 5044 section 7.1.1, M),
-    /// so far apart.
+    /// At the start of the stream, right after the start-up frames. `markers`: this side asked for them (RFC 5044
+    /// section 7.1.1, M), so far apart.
     /// `crc`: either side wants CRCs (RFC 5044 section 7.1.1, C).
     #[must_use]
     pub const fn new(markers: Option<MarkerSpacing>, crc: bool) -> Self {
@@ -68,12 +68,13 @@ impl Deframer {
         self.crc
     }
 
-    /// Looks for the length field of the next FPDU. `bytes` are the stream's bytes from the current position on, as many as are there.
-    /// Nothing is verified yet: what the length says may be damaged.
+    /// Looks for the length field of the next FPDU. `bytes` are the stream's bytes from the current position on, as
+    /// many as are there. Nothing is verified yet: what the length says may be damaged.
     ///
     /// # Errors
-    /// The length cannot be that of an FPDU on a stream with markers, or the stream does not begin with the marker that was asked for: a peer that
-    /// sends none would have its header taken for a length, and bytes waited for that never come.
+    /// The length cannot be that of an FPDU on a stream with markers, or the stream does not begin with the marker that
+    /// was asked for: a peer that sends none would have its header taken for a length, and bytes waited for that never
+    /// come.
     #[inline]
     pub fn peek(&self, bytes: &[u8]) -> Result<Peek, FrameError> {
         let empty = self.grid.shape(self.next, 0);
@@ -83,7 +84,8 @@ impl Deframer {
         };
         let shape = self.grid.shape(self.next, u32::from(u16::from_be_bytes([high, low])));
         if self.next == StreamPosition(0) && at > 0 {
-            // The first marker stands right before its FPDU (RFC 5044 section 4.3), whose CRC can't be seen before the length is believed.
+            // The first marker stands right before its FPDU (RFC 5044 section 4.3), whose CRC can't be seen before the
+            // length is believed.
             let pointer = u16::from_be_bytes([bytes[at - 2], bytes[at - 1]]);
             if pointer != 0 {
                 return Err(FrameError::Marker { position: self.next, pointer, distance: 0 });
@@ -136,8 +138,9 @@ impl FrameHead {
         }
     }
 
-    /// The first bytes of the ULPDU, as many as are there, at most `N`: enough to read its header before all of it has come.
-    /// They lie in `bytes` where no marker stands between them, else in `scratch`. `bytes` as in [`Deframer::peek`].
+    /// The first bytes of the ULPDU, as many as are there, at most `N`: enough to read its header before all of it has
+    /// come. They lie in `bytes` where no marker stands between them, else in `scratch`. `bytes` as in
+    /// [`Deframer::peek`].
     #[inline]
     #[must_use]
     pub fn head<'a, const N: usize>(&self, bytes: &'a [u8], scratch: &'a mut [u8; N]) -> &'a [u8] {
@@ -166,8 +169,8 @@ impl FrameHead {
         self.shape.pad_length() + CRC_LENGTH
     }
 
-    /// Where the ULPDU begins, in bytes from the start of the FPDU: after the leading marker, if there is one, and the length field.
-    /// On a stream with markers another marker may stand right there.
+    /// Where the ULPDU begins, in bytes from the start of the FPDU: after the leading marker, if there is one, and the
+    /// length field. On a stream with markers another marker may stand right there.
     #[must_use]
     pub const fn ulpdu_offset(&self) -> usize {
         self.shape.ulpdu_offset()

@@ -60,17 +60,20 @@ impl fmt::Display for FrameError {
         match self {
             Self::Crc { start, computed, received } => write!(
                 f,
-                "the FPDU at stream position {} is damaged: its CRC field says {received:#010x}, its bytes give {computed:#010x}",
+                "the FPDU at stream position {} is damaged: its CRC field says {received:#010x}, its bytes give \
+                 {computed:#010x}",
                 start.0
             ),
             Self::Marker { position, pointer, distance } => write!(
                 f,
-                "the marker at stream position {} points back {pointer} bytes, but its FPDU begins {distance} bytes before it",
+                "the marker at stream position {} points back {pointer} bytes, but its FPDU begins {distance} bytes \
+                 before it",
                 position.0
             ),
             Self::TooLongForMarkers { start, ulpdu_length } => write!(
                 f,
-                "the FPDU at stream position {} says that it carries {ulpdu_length} bytes, too many for markers to point back",
+                "the FPDU at stream position {} says that it carries {ulpdu_length} bytes, too many for markers to \
+                 point back",
                 start.0
             ),
             Self::Overlap { start, other } => write!(

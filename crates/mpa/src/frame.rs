@@ -9,8 +9,8 @@ use crate::{CrcDigest, FrameError, FrameHead, MarkerStripper};
 
 /// A received FPDU, whole but not verified.
 ///
-/// Either [`Frame::verify`] it and then take the [pieces](Frame::pieces); or take the pieces, feed each to a [`Crc32c`] while copying,
-/// and [`Frame::check`] at the end.
+/// Either [`Frame::verify`] it and then take the [pieces](Frame::pieces); or take the pieces, feed each to a [`Crc32c`]
+/// while copying, and [`Frame::check`] at the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     shape: Shape,
@@ -95,7 +95,8 @@ impl<'a> Frame<'a> {
         self.check_markers()
     }
 
-    /// As [`Frame::verify`], with a CRC that has been fed all [pieces](Frame::pieces). It is not looked at when CRCs are off.
+    /// As [`Frame::verify`], with a CRC that has been fed all [pieces](Frame::pieces). It is not looked at when CRCs
+    /// are off.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -107,8 +108,8 @@ impl<'a> Frame<'a> {
         self.check_markers()
     }
 
-    /// Gives `place` the pieces of the ULPDU, in order, and checks CRC and markers, all in one pass: each block of a few KiB is summed up and
-    /// then given away while it is in the cache. So what `place` gets is not verified yet.
+    /// Gives `place` the pieces of the ULPDU, in order, and checks CRC and markers, all in one pass: each block of a
+    /// few KiB is summed up and then given away while it is in the cache. So what `place` gets is not verified yet.
     ///
     /// # Errors
     /// The first thing that is wrong, as [`Frame::verify`] says it. `place` has had all pieces then, too.
@@ -135,8 +136,9 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Checks an FPDU without markers whose payload was read straight into its place. `crc` has been fed everything before the pad: length field, header,
-/// payload. `tail` is what came after it: [`FrameHead::tail_length`] bytes, pad and CRC field. RFC 5044 section 4.1: the pad counts for the CRC and for nothing else.
+/// Checks an FPDU without markers whose payload was read straight into its place. `crc` has been fed everything before
+/// the pad: length field, header, payload. `tail` is what came after it: [`FrameHead::tail_length`] bytes, pad and CRC
+/// field. RFC 5044 section 4.1: the pad counts for the CRC and for nothing else.
 ///
 /// # Errors
 /// The CRC does not fit.

@@ -15,11 +15,12 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// The longest ULPDU that can be laid out, in bytes (RFC 5044 section 3). Every marker in its FPDU can point back to its length field.
+    /// The longest ULPDU that can be laid out, in bytes (RFC 5044 section 3). Every marker in its FPDU can point back
+    /// to its length field.
     pub const LARGEST_ULPDU: u32 = MAX_MULPDU;
 
-    /// At the start of the stream, right after the start-up frames. `markers`: the peer wants them (RFC 5044 section 7.1.1, M), so
-    /// far apart.
+    /// At the start of the stream, right after the start-up frames. `markers`: the peer wants them (RFC 5044
+    /// section 7.1.1, M), so far apart.
     /// `crc`: either side wants CRCs (RFC 5044 section 7.1.1, C).
     #[must_use]
     pub const fn new(markers: Option<MarkerSpacing>, crc: bool) -> Self {
@@ -50,9 +51,10 @@ impl Framer {
         self.crc
     }
 
-    /// The longest ULPDU to send, in bytes (MULPDU). By the path: so that its FPDU fits one packet of `emss` payload bytes
-    /// (RFC 5044 section 4.5), but at least 128 bytes even when it then doesn't (same section). With `large`, which only peers that agreed on
-    /// [large FPDUs](crate::Extensions::large_fpdus) may set, the path does not count: [`Framer::LARGEST_ULPDU`].
+    /// The longest ULPDU to send, in bytes (MULPDU). By the path: so that its FPDU fits one packet of `emss` payload
+    /// bytes (RFC 5044 section 4.5), but at least 128 bytes even when it then doesn't (same section). With `large`,
+    /// which only peers that agreed on [large FPDUs](crate::Extensions::large_fpdus) may set, the path does not count:
+    /// [`Framer::LARGEST_ULPDU`].
     #[must_use]
     pub const fn max_ulpdu(&self, emss: u32, large: bool) -> u32 {
         if large { Self::LARGEST_ULPDU } else { max_ulpdu(emss, self.marker_spacing()) }

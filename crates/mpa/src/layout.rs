@@ -37,12 +37,13 @@ impl Source for &[u8] {
     }
 }
 
-/// One FPDU laid out at its place in the stream by [`Framer::frame`](crate::Framer::frame). FPDUs must be sent in the order in which
-/// they were laid out.
+/// One FPDU laid out at its place in the stream by [`Framer::frame`](crate::Framer::frame). FPDUs must be sent in the
+/// order in which they were laid out.
 ///
-/// [`Layout::write`] works on any stream. Without markers in the FPDU ([`Layout::is_straight`]) its payload can also stay where it is:
-/// send what [`Layout::write_head`] writes, then the payload, then what [`Layout::write_tail`] writes. Or it is written where it is to stand before all else, and
-/// [`Layout::write_around`] makes the FPDU around it.
+/// [`Layout::write`] works on any stream. Without markers in the FPDU ([`Layout::is_straight`]) its payload can also
+/// stay where it is: send what [`Layout::write_head`] writes, then the payload, then what [`Layout::write_tail`]
+/// writes. Or it is written where it is to stand before all else, and [`Layout::write_around`] makes the FPDU around
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     shape: Shape,
@@ -88,8 +89,8 @@ impl Layout {
         !self.shape.has_markers()
     }
 
-    /// Writes the whole FPDU to the first [`Layout::length`] bytes of `out`. The ULPDU is `header` and then as many payload bytes as
-    /// are missing to [`Layout::ulpdu_length`].
+    /// Writes the whole FPDU to the first [`Layout::length`] bytes of `out`. The ULPDU is `header` and then as many
+    /// payload bytes as are missing to [`Layout::ulpdu_length`].
     ///
     /// # Errors
     /// Those of the source.
@@ -108,8 +109,9 @@ impl Layout {
         Ok(())
     }
 
-    /// Makes an FPDU around a payload that stands in `out` already, behind the place of the length field and of `header`: writes these, the pad and the CRC field, so that the first
-    /// [`Layout::length`] bytes of `out` are the whole FPDU.
+    /// Makes an FPDU around a payload that stands in `out` already, behind the place of the length field and of
+    /// `header`: writes these, the pad and the CRC field, so that the first [`Layout::length`] bytes of `out` are the
+    /// whole FPDU.
     ///
     /// # Panics
     /// When the FPDU is not [straight](Layout::is_straight), `out` is too short, or `header` is longer than the ULPDU.
@@ -131,7 +133,8 @@ impl Layout {
         covered: &mut [u8],
     ) -> Result<[u8; CRC_LENGTH], S::Error> {
         let ulpdu_end = LENGTH_FIELD + self.shape.ulpdu_length as usize;
-        // RFC 5044 section 4.1: the pad is zero. The whole last word is, until the ULPDU takes its part of it: that is one store.
+        // RFC 5044 section 4.1: the pad is zero. The whole last word is, until the ULPDU takes its part of it: that is
+        // one store.
         if let Some(last_word) = covered.last_chunk_mut::<4>() {
             *last_word = [0; 4];
         }
@@ -154,8 +157,8 @@ impl Layout {
         Ok(crc.wire_bytes())
     }
 
-    /// Writes everything before the CRC field with the markers worked in, and returns the field: in blocks, each of which is summed up while
-    /// it is in the cache.
+    /// Writes everything before the CRC field with the markers worked in, and returns the field: in blocks, each of
+    /// which is summed up while it is in the cache.
     fn insert_markers<S: Source>(
         &self,
         header: &[u8],
@@ -192,9 +195,9 @@ impl Layout {
         end
     }
 
-    /// Writes what follows the payload, pad and CRC field, at the start of `out` and returns how many bytes that is (4 to 7).
-    /// `crc` has been fed what [`Layout::write_head`] wrote, and the payload; the pad is fed here. With CRCs off it is not looked at,
-    /// and the field is zero.
+    /// Writes what follows the payload, pad and CRC field, at the start of `out` and returns how many bytes that is (4
+    /// to 7). `crc` has been fed what [`Layout::write_head`] wrote, and the payload; the pad is fed here. With CRCs off
+    /// it is not looked at, and the field is zero.
     ///
     /// # Panics
     /// When the FPDU is not [straight](Layout::is_straight).

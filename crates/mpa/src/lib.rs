@@ -1,11 +1,13 @@
 //! MPA without I/O: start-up of a connection, framing and deframing with markers and CRC (RFC 5044, RFC 6581).
 //!
 //! A connection begins with one frame in each direction, which the machines in [`startup`] write and judge:
-//! [`Initiator`] and [`Responder`]. What they come to is an [`Agreement`]. From then on each direction is a stream of FPDUs:
-//! the sender lays each out with a [`Framer`] and writes it by its [`Layout`]; the receiver finds them with a [`Deframer`].
+//! [`Initiator`] and [`Responder`]. What they come to is an [`Agreement`]. From then on each direction is a stream of
+//! FPDUs: the sender lays each out with a [`Framer`] and writes it by its [`Layout`]; the receiver finds them with a
+//! [`Deframer`].
 //!
-//! Where the work is done in stages, an FPDU can also be written and taken apart in parts, as its bytes come: a [`MarkerInserter`] works in the markers and
-//! leaves a hole for the CRC, a [`CrcDigest`] sums up, a [`MarkerStripper`] takes the markers out.
+//! Where the work is done in stages, an FPDU can also be written and taken apart in parts, as its bytes come: a
+//! [`MarkerInserter`] works in the markers and leaves a hole for the CRC, a [`CrcDigest`] sums up, a [`MarkerStripper`]
+//! takes the markers out.
 //!
 //! Where bytes come in any order, as from `weft-tcp`, a [`Reassembler`] finds FPDUs by markers as well, and hands
 //! them up as they are.

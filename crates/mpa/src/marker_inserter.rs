@@ -7,8 +7,8 @@ use weft_wire::mpa::{MARKER_LENGTH, marker};
 use crate::shape::{Field, Periods, Shape};
 use crate::{Layout, Source};
 
-/// One FPDU on its way into memory: how far it is written, and what comes next. Neither header nor payload is kept, so it can wait beside a
-/// connection until more of them is there or there is more room.
+/// One FPDU on its way into memory: how far it is written, and what comes next. Neither header nor payload is kept, so
+/// it can wait beside a connection until more of them is there or there is more room.
 ///
 /// The CRC field becomes a hole of zeros. [`CrcDigest`](crate::CrcDigest) gives what belongs there.
 #[derive(Clone, Debug)]
@@ -79,15 +79,16 @@ impl MarkerInserter {
         self.left() == 0
     }
 
-    /// How many more bytes can be written when so many bytes of the ULPDU, its header included, are there from its start: for a stage that works on
-    /// what the one before it has done so far.
+    /// How many more bytes can be written when so many bytes of the ULPDU, its header included, are there from its
+    /// start: for a stage that works on what the one before it has done so far.
     #[must_use]
     pub fn reach(&self, ulpdu_there: usize) -> usize {
         let ulpdu_there = u32::try_from(ulpdu_there).unwrap_or(u32::MAX);
         self.shape.reach(ulpdu_there).saturating_sub(self.at) as usize
     }
 
-    /// Goes past what comes next, at most so many bytes of it: for who writes piece by piece. `None` when the FPDU is done, or `at_most` is zero.
+    /// Goes past what comes next, at most so many bytes of it: for who writes piece by piece. `None` when the FPDU is
+    /// done, or `at_most` is zero.
     #[inline]
     pub fn next_piece(&mut self, at_most: usize) -> Option<Piece> {
         if self.is_done() || at_most == 0 {
@@ -108,8 +109,8 @@ impl MarkerInserter {
         Some(piece)
     }
 
-    /// Fills `out` with the next bytes of the FPDU and returns how many: all of `out`, unless the FPDU ends. The ULPDU is `header`, which is
-    /// the same each time, and then what `payload` gives, which goes on where it was.
+    /// Fills `out` with the next bytes of the FPDU and returns how many: all of `out`, unless the FPDU ends. The ULPDU
+    /// is `header`, which is the same each time, and then what `payload` gives, which goes on where it was.
     ///
     /// # Errors
     /// Those of the source. The FPDU is of no use then.

@@ -308,7 +308,8 @@ fn reserved_bits_are_not_looked_at() {
     }
 }
 
-/// RFC 6581 section 10: an unenhanced request of revision 2 gets an unenhanced reply, an enhanced one must get an enhanced one.
+/// RFC 6581 section 10: an unenhanced request of revision 2 gets an unenhanced reply, an enhanced one must get an
+/// enhanced one.
 #[test]
 fn the_reply_is_enhanced_when_the_request_is() {
     let (request, _) = request_of(Offer::default(), &frame(REQUEST, 0, 2, b"plain")).expect("a request");
@@ -434,7 +435,8 @@ fn a_rejection_brings_its_reasons() {
     assert_eq!(failure.terminate_code(), None);
     assert_eq!(
         failure.to_string(),
-        "the peer rejected the connection, with 2 bytes of private data; it takes 8 reads at a time and wants 9 under way"
+        "the peer rejected the connection, with 2 bytes of private data; it takes 8 reads at a time and wants 9 under \
+         way"
     );
 }
 
@@ -524,8 +526,8 @@ fn agreed_markers(initiator: Offer, responder: Offer, meddle: impl Fn(&mut Start
     ((ours.send_markers, ours.receive_markers), (theirs.send_markers, theirs.receive_markers))
 }
 
-/// Every wish of either side, with and without the extension: a wish comes true in its own direction if both have the extension, else
-/// there are the standard's markers.
+/// Every wish of either side, with and without the extension: a wish comes true in its own direction if both have the
+/// extension, else there are the standard's markers.
 #[test]
 fn marker_spacings_are_agreed_for_each_direction() {
     let spaced = Extensions { marker_spacing: true, ..Extensions::none() };
@@ -547,8 +549,8 @@ fn marker_spacings_are_agreed_for_each_direction() {
     }
 }
 
-/// A Weft that knows nothing of spacings sends zeros where they stand, and doesn't look there: both sides then have the standard's markers, whichever
-/// of them is the older.
+/// A Weft that knows nothing of spacings sends zeros where they stand, and doesn't look there: both sides then have the
+/// standard's markers, whichever of them is the older.
 #[test]
 fn an_older_weft_gets_the_standards_spacing() {
     /// What an older Weft writes, and what it would have understood of what it reads.

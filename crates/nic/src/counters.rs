@@ -149,7 +149,8 @@ counters! {
     endpoint_atomics,
     /// Atomic operations that endpoints have executed for their peers because RFC 7306 does not have them.
     endpoint_calls,
-    /// Packets that endpoints have sent: RDMAP Sends with one message or several, or with what the protocols say to each other.
+    /// Packets that endpoints have sent: RDMAP Sends with one message or several, or with what the protocols say to
+    /// each other.
     endpoint_packets,
     /// Packets among these for which no work request was needed.
     passed_packets_sent,

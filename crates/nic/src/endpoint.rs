@@ -28,7 +28,8 @@ pub struct MessageEndpoint<N: Carrier, C: Clock> {
 }
 
 impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
-    /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`. `id` and `seed` should be random.
+    /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`. `id` and
+    /// `seed` should be random.
     ///
     /// # Errors
     /// The address can't be used, or a limit is reached; [`Error::InCallback`].
@@ -161,8 +162,8 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         self.with(|core, engine| core.discard_claimed(claim, engine))
     }
 
-    /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which nothing was sent. It completes as
-    /// canceled. Returns whether there was one; in a callback it cancels nothing.
+    /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which
+    /// nothing was sent. It completes as canceled. Returns whether there was one; in a callback it cancels nothing.
     pub fn cancel(&self, context: u64) -> bool {
         self.with(|core, _| Ok(core.cancel(context))).unwrap_or(false)
     }

@@ -1,4 +1,5 @@
-//! The event loop: look at what has work, do it, never block. Whoever holds the engine is the NIC. How connections come and go is in `arrivals`.
+//! The event loop: look at what has work, do it, never block. Whoever holds the engine is the NIC. How connections come
+//! and go is in `arrivals`.
 
 /// What a lower layer may use of an engine. No method: the rest of the engine is used beside it.
 macro_rules! io {
@@ -74,7 +75,8 @@ const LOOKS_PER_PEER_TIMEOUT: u32 = 16;
 /// However short the time-out, no more often than this.
 const SHORTEST_PEER_LOOK: Duration = Duration::from_millis(1);
 
-/// How long the NIC may sleep through a part of a long answer: not for ever, should the peer send something else in the middle of it.
+/// How long the NIC may sleep through a part of a long answer: not for ever, should the peer send something else in the
+/// middle of it.
 const LONGEST_DOZE: Duration = Duration::from_millis(10);
 
 /// What stands on an engine, and is attended to in each of its turns: a message endpoint.
@@ -89,8 +91,8 @@ pub(crate) trait Upper: Sized + Send {
     fn take_arrival(&mut self, link: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool;
 }
 
-/// Those that stand on an engine, by their numbers. Each is taken out while it is attended to, for it uses the engine; those
-/// that are closed leave a gap.
+/// Those that stand on an engine, by their numbers. Each is taken out while it is attended to, for it uses the engine;
+/// those that are closed leave a gap.
 struct Uppers<U>(Vec<(Option<Box<U>>, Queued)>);
 
 impl<U: Upper> PacketSinks for Uppers<U> {
@@ -291,7 +293,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         core::mem::take(&mut self.slept)
     }
 
-    /// Whether the counters are to be shown now: something was done since, and it is a quiet moment. Callers that are never idle show them now and then.
+    /// Whether the counters are to be shown now: something was done since, and it is a quiet moment. Callers that are
+    /// never idle show them now and then.
     pub(crate) fn is_show_due(&mut self) -> bool {
         if !self.changed {
             return false;
@@ -355,7 +358,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.turns
     }
 
-    /// Whether a calling thread runs it just now that comes back as it likes, and the NIC's thread sees to what it leaves behind.
+    /// Whether a calling thread runs it just now that comes back as it likes, and the NIC's thread sees to what it
+    /// leaves behind.
     pub(crate) fn is_visited(&self) -> bool {
         self.runner == Runner::Visitor && self.settings.progress.is_automatic()
     }
@@ -486,7 +490,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         Some((connection, cx))
     }
 
-    /// Has a packet of an endpoint written straight into its frame; [`Engine::send_posted`] sends it. See [`Connection::pass_packet`].
+    /// Has a packet of an endpoint written straight into its frame; [`Engine::send_posted`] sends it. See
+    /// [`Connection::pass_packet`].
     pub(crate) fn pass_packet(
         &mut self,
         key: DefaultKey,
@@ -649,7 +654,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         queued.take(at)
     }
 
-    /// Has a connection look whether its peer's host still answers, when that is due for all: one wake-up is enough for them.
+    /// Has a connection look whether its peer's host still answers, when that is due for all: one wake-up is enough for
+    /// them.
     fn look_at_peer_later(&mut self, key: DefaultKey) {
         let Some(interval) = self.peer_looks else { return };
         let rounds = self.now.since(Time::ZERO).as_nanos() / interval.as_nanos();

@@ -147,7 +147,8 @@ impl From<ConnectionError> for Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PostError {
-    /// As many work requests are under way as the queue is deep. Back-pressure: poll the completion queue, then post again.
+    /// As many work requests are under way as the queue is deep. Back-pressure: poll the completion queue, then post
+    /// again.
     QueueFull {
         /// Work requests.
         depth: usize,
@@ -209,7 +210,8 @@ impl fmt::Display for PostError {
             Self::QueueFull { depth } => {
                 write!(
                     f,
-                    "{depth} work requests are under way, as many as the queue is deep; poll completions, then post again"
+                    "{depth} work requests are under way, as many as the queue is deep; poll completions, then post \
+                     again"
                 )
             }
             Self::CompletionQueueFull { capacity } => {
@@ -296,7 +298,8 @@ pub enum ConnectionError {
     },
     /// The set-up failed: rejected, incompatible, malformed, or too slow.
     Start(StartError),
-    /// The RDMA stream ended: by an error that was found here, by the peer's Terminate, or because the stream below was lost.
+    /// The RDMA stream ended: by an error that was found here, by the peer's Terminate, or because the stream below was
+    /// lost.
     Stream(StreamError),
     /// This side could not begin it: a limit was reached, for example.
     Local(Box<Error>),
@@ -325,8 +328,8 @@ impl fmt::Display for ConnectionError {
             ),
             Self::NoAnswer { remote, waited_for, is_connected: true, .. } => write!(
                 f,
-                "timed out: {remote} is connected, and its MPA start-up frame did not come within {waited_for:?}: does it \
-                 speak MPA?"
+                "timed out: {remote} is connected, and its MPA start-up frame did not come within {waited_for:?}: does \
+                 it speak MPA?"
             ),
             Self::Start(failure) => write!(f, "{failure}"),
             Self::Stream(error) => write!(f, "{error}"),
@@ -346,7 +349,8 @@ impl From<MpaStartError> for ConnectionError {
     }
 }
 
-/// A caller whose set-up has failed before there was anything to decide: it said nothing in time, something that is none, or more than it may.
+/// A caller whose set-up has failed before there was anything to decide: it said nothing in time, something that is
+/// none, or more than it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedStart {
     /// Who it was.

@@ -1,11 +1,11 @@
 //! The software NIC: queue pairs, completion queues, connections, the event loop and who runs it.
 //!
-//! It joins the machines of `weft-mpa` and `weft-rdmap`, which know nothing of each other, and is generic over the network below and the clock,
-//! so that production and simulation run the same lines.
+//! It joins the machines of `weft-mpa` and `weft-rdmap`, which know nothing of each other, and is generic over the
+//! network below and the clock, so that production and simulation run the same lines.
 //!
 //! # Locks
-//! A thread takes locks in this order, never two of one row, and debug builds panic where it does not ([`weft_lock::Rank`] lists
-//! all of them, those of the layers above and below too):
+//! A thread takes locks in this order, never two of one row, and debug builds panic where it does not
+//! ([`weft_lock::Rank`] lists all of them, those of the layers above and below too):
 //!
 //! | lock | what it guards | taken under it |
 //! |---|---|---|

@@ -105,8 +105,8 @@ impl Listener {
         self.waiting.take()
     }
 
-    /// Callers whose set-up has failed since this was asked last, the oldest first, 64 at most; and how many more there were. It may be told some
-    /// seconds later, when they have got their last words.
+    /// Callers whose set-up has failed since this was asked last, the oldest first, 64 at most; and how many more there
+    /// were. It may be told some seconds later, when they have got their last words.
     #[must_use]
     pub fn take_refused(&self) -> (Vec<RefusedStart>, u64) {
         self.waiting.take_refused()
@@ -114,8 +114,8 @@ impl Listener {
 }
 
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
-    /// A NIC that only moves when it is driven: by [`Nic::progress`], or by waiting calls. Where [`Progress`] has a thread, call
-    /// [`Nic::spawn`] as well.
+    /// A NIC that only moves when it is driven: by [`Nic::progress`], or by waiting calls. Where [`Progress`] has a
+    /// thread, call [`Nic::spawn`] as well.
     ///
     /// # Errors
     /// The settings don't go together, or a network has nothing to sleep on.
@@ -161,8 +161,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Whether this is the process that made the NIC. In a child of it, by `fork`, the NIC is not there: commands fail, and nothing else
-    /// happens.
+    /// Whether this is the process that made the NIC. In a child of it, by `fork`, the NIC is not there: commands fail,
+    /// and nothing else happens.
     #[must_use]
     pub fn is_owner_process(&self) -> bool {
         (self.shared.process)() == self.shared.maker
@@ -226,7 +226,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         Ok(Arc::new(CompletionQueue::new(capacity, Arc::clone(&self.shared.common.event_count))))
     }
 
-    /// Makes a receive queue that queue pairs of one domain can share. What is received from it completes on `completions`.
+    /// Makes a receive queue that queue pairs of one domain can share. What is received from it completes on
+    /// `completions`.
     ///
     /// # Errors
     /// No room at all, or more than the limit.
@@ -267,8 +268,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         Ok(Arc::new(QueuePair::new(number, attributes, Arc::clone(&self.shared.common.event_count))))
     }
 
-    /// Ends a queue pair: its connection is broken if it has one, and what is under way is flushed. To close gracefully, call
-    /// [`Nic::close`] before and wait. Does nothing in a callback.
+    /// Ends a queue pair: its connection is broken if it has one, and what is under way is flushed. To close
+    /// gracefully, call [`Nic::close`] before and wait. Does nothing in a callback.
     pub fn destroy_queue_pair(&self, queue_pair: &QueuePair) {
         if !self.is_callable() {
             return;
@@ -350,7 +351,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// Accepts an incoming connection on an idle queue pair.
     ///
     /// # Errors
-    /// The connection is gone, the queue pair is not idle, or the private data is too long: then the request still waits.
+    /// The connection is gone, the queue pair is not idle, or the private data is too long: then the request still
+    /// waits.
     pub fn accept(
         &self,
         request: RequestKey,
@@ -548,7 +550,8 @@ where
     N::Lower: Send,
     C: Send + Sync + 'static,
 {
-    /// Starts the NIC's own threads, one for each engine, where [`Progress`] has them. They end with [`Nic::shut_down`].
+    /// Starts the NIC's own threads, one for each engine, where [`Progress`] has them. They end with
+    /// [`Nic::shut_down`].
     ///
     /// # Errors
     /// The operating system has no thread for us.

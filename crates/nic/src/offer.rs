@@ -1,5 +1,5 @@
-//! What the two ends of a connection offer each other and agree on, in words that hold for every lower layer. What only one of
-//! them knows stands in a part of its own: [`MpaOffer`], [`LowerInfo`], [`LowerStartError`].
+//! What the two ends of a connection offer each other and agree on, in words that hold for every lower layer. What only
+//! one of them knows stands in a part of its own: [`MpaOffer`], [`LowerInfo`], [`LowerStartError`].
 
 use core::fmt;
 use core::time::Duration;
@@ -97,9 +97,9 @@ impl Default for Offer {
 pub struct MpaOffer {
     /// CRCs on every frame. They are used when either side wants them.
     pub crc: bool,
-    /// Ask the peer for markers in what it sends (RFC 5044 section 4.3). Linux siw rejects that. Other spacings than the
-    /// standard's 512 bytes come about only with a peer that is Weft too and agrees to [`Extensions::marker_spacing`]; any
-    /// other peer is asked for the standard's.
+    /// Ask the peer for markers in what it sends (RFC 5044 section 4.3). Linux siw rejects that. Other spacings than
+    /// the standard's 512 bytes come about only with a peer that is Weft too and agrees to
+    /// [`Extensions::marker_spacing`]; any other peer is asked for the standard's.
     pub markers: Option<MarkerSpacing>,
     /// Over Weft's own TCP on a raw link: ask for the standard's markers, so that frames are placed as their segments
     /// come, and not kept until what is missing has come. Memory ends as if all had come in order all the same. Only
@@ -111,14 +111,14 @@ pub struct MpaOffer {
     pub revision: u8,
     /// Whether IRD and ORD are negotiated in revision 2. If not, both are what the offer says.
     pub negotiate_depths: bool,
-    /// Peer-to-peer (RFC 6581). Active side: open with a message of one of these kinds, so that the passive side may send
-    /// first. Passive side: the kinds that are taken; with `None` peers that ask for it are rejected.
+    /// Peer-to-peer (RFC 6581). Active side: open with a message of one of these kinds, so that the passive side may
+    /// send first. Passive side: the kinds that are taken; with `None` peers that ask for it are rejected.
     pub ready_to_receive: Option<ReadyKinds>,
     /// What to do beyond the standard with a peer that is Weft too. To offer this, 12 bytes are added at the end of the
     /// private data.
     pub extensions: Extensions,
-    /// The most private data to put into a start-up frame, in bytes, everything included. The standard's limit is 512; Linux
-    /// siw closes the connection above 256.
+    /// The most private data to put into a start-up frame, in bytes, everything included. The standard's limit is 512;
+    /// Linux siw closes the connection above 256.
     pub max_private_data: u16,
 }
 

@@ -16,13 +16,14 @@ pub enum Progress {
     /// A thread of the NIC: it spins while there is work and callers wait for it, then sleeps until packets or the
     /// application wake it.
     Thread,
-    /// The calling thread while it posts, polls or waits, and no packet wakes anybody meanwhile. When it has been away for a while
-    /// ([`Settings::away`]) a thread of the NIC carries on, woken by packets and timers, until the caller comes back.
+    /// The calling thread while it posts, polls or waits, and no packet wakes anybody meanwhile. When it has been away
+    /// for a while ([`Settings::away`]) a thread of the NIC carries on, woken by packets and timers, until the caller
+    /// comes back.
     #[default]
     Hybrid,
-    /// As `Caller`; and when something has waited for longer than [`Settings::away`] while the caller was away, the NIC's thread calls for it
-    /// ([`crate::Nic::set_summons`]), and does no more: the selective interrupt that MPI-BIPng (Prylli, Geoffray,
-    /// Tourancheau, Westrelin) weighed against matching on the NIC. For measurements.
+    /// As `Caller`; and when something has waited for longer than [`Settings::away`] while the caller was away, the
+    /// NIC's thread calls for it ([`crate::Nic::set_summons`]), and does no more: the selective interrupt that
+    /// MPI-BIPng (Prylli, Geoffray, Tourancheau, Westrelin) weighed against matching on the NIC. For measurements.
     Summon,
 }
 
@@ -46,8 +47,8 @@ impl Progress {
     }
 }
 
-/// Which stages of the iWARP path run on the calling thread, and which on the NIC's (Balaji et al., SC 2007: host-based, host-offloaded,
-/// host-assisted). The operating system's TCP/IP stands for that of the NIC in all of them.
+/// Which stages of the iWARP path run on the calling thread, and which on the NIC's (Balaji et al., SC 2007:
+/// host-based, host-offloaded, host-assisted). The operating system's TCP/IP stands for that of the NIC in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Split {
     /// All of it on whichever thread runs the event loop, in as few passes over the bytes as there can be.
@@ -55,8 +56,8 @@ pub enum Split {
     Host,
     /// The caller posts descriptors and takes completions; DDP, markers, CRC and the system calls are the NIC thread's.
     Offload(Coupling),
-    /// The caller segments and works in the markers, in one copy that leaves holes for the CRCs, and takes completions. The CRCs, the system
-    /// calls, demultiplexing and placement are the NIC thread's.
+    /// The caller segments and works in the markers, in one copy that leaves holes for the CRCs, and takes completions.
+    /// The CRCs, the system calls, demultiplexing and placement are the NIC thread's.
     Assist,
 }
 
@@ -71,18 +72,19 @@ impl Split {
 pub enum Coupling {
     /// At once: the piece up to the next marker is fetched, then the marker written, then the next piece fetched.
     Coupled,
-    /// One after the other: a run of payload is fetched whole into memory of the NIC, and copied from there between the markers.
+    /// One after the other: a run of payload is fetched whole into memory of the NIC, and copied from there between the
+    /// markers.
     Decoupled,
 }
 
 /// When the payload of a frame is copied to its final place, relative to the check of the frame's CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Verify {
-    /// Always after: nothing is written before the whole frame was seen and its CRC was good (RFC 5044 section 6). Large frames are
-    /// staged too, and cost a copy.
+    /// Always after: nothing is written before the whole frame was seen and its CRC was good (RFC 5044 section 6).
+    /// Large frames are staged too, and cost a copy.
     BeforePlace,
-    /// Staged frames as in `BeforePlace`; the rest of a large frame is read straight into its final place and its CRC checked there.
-    /// Until the CRC was good such bytes count for nothing, and a bad one ends the stream.
+    /// Staged frames as in `BeforePlace`; the rest of a large frame is read straight into its final place and its CRC
+    /// checked there. Until the CRC was good such bytes count for nothing, and a bad one ends the stream.
     #[default]
     LargeInPlace,
 }
@@ -113,8 +115,9 @@ pub struct Settings {
     /// receives, checks, gathers and sends for its share of them, on its own thread. Order, placement and completion
     /// stay with the connection's own. Edge only, and only rails beside the first.
     pub rail_engines: usize,
-    /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. Where setting a timer costs more than 1 us, as
-    /// in some virtual machines, it can be up to 1 ms for a caller that had come without a pause before, and up to 8 ms when that was for long; where threads stand in line for the processors, 50 ms.
+    /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. Where setting a
+    /// timer costs more than 1 us, as in some virtual machines, it can be up to 1 ms for a caller that had come without
+    /// a pause before, and up to 8 ms when that was for long; where threads stand in line for the processors, 50 ms.
     /// [`Progress::Hybrid`] takes less where that has paid.
     pub away: Duration,
     /// Placement before or after the CRC.
@@ -123,7 +126,8 @@ pub struct Settings {
     pub out_of_order: OutOfOrder,
     /// Frames whose ULPDU is at least this long, in bytes, are read straight into their final place.
     pub direct_threshold: u32,
-    /// Payloads of a segment at least this long, in bytes, are sent from where they are; shorter ones are copied next to their header.
+    /// Payloads of a segment at least this long, in bytes, are sent from where they are; shorter ones are copied next
+    /// to their header.
     pub gather_threshold: u32,
     /// Through shared memory, payloads of a segment at least this long, in bytes, are lent where that is possible: the
     /// peer's engine copies them from this process's memory to their place. Shorter ones go through the ring.
@@ -140,8 +144,8 @@ pub struct Settings {
     pub close_timeout: Duration,
     /// How long an incoming connection waits for the application to accept or reject it, before it is rejected.
     pub decision_timeout: Duration,
-    /// How long a peer's host may leave unanswered what it must answer, before the connection is broken ([`weft_base::PortOptions::peer_timeout`]). `None`: as long
-    /// as the operating system is patient.
+    /// How long a peer's host may leave unanswered what it must answer, before the connection is broken
+    /// ([`weft_base::PortOptions::peer_timeout`]). `None`: as long as the operating system is patient.
     pub peer_timeout: Option<Duration>,
     /// Over which of this host's interfaces a connection goes beside the one that it is set up on. Edge only.
     pub rails: Rails,
@@ -182,8 +186,8 @@ impl Default for Settings {
     }
 }
 
-/// The interfaces that Edge's connections use, and how many flows go over each, up to [`Rails::MOST`] of them in all: each
-/// flow is a rail, with a UDP port of its own at both sides.
+/// The interfaces that Edge's connections use, and how many flows go over each, up to [`Rails::MOST`] of them in all:
+/// each flow is a rail, with a UDP port of its own at both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rails {
     /// Only the one over which the peer was found.
@@ -474,7 +478,8 @@ impl fmt::Display for SettingsError {
 
 impl core::error::Error for SettingsError {}
 
-/// What a NIC will hold at most. At a limit the call that wants more gets [`crate::Error::Limit`], which says which one.
+/// What a NIC will hold at most. At a limit the call that wants more gets [`crate::Error::Limit`], which says which
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Queue pairs.

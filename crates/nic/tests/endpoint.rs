@@ -1,4 +1,5 @@
-//! Message endpoints in virtual time: who connects to whom, in which order things happen, and what becomes of requests when a connection ends.
+//! Message endpoints in virtual time: who connects to whom, in which order things happen, and what becomes of requests
+//! when a connection ends.
 
 mod side;
 
@@ -207,7 +208,8 @@ fn both_connect_at_once_and_one_connection_stands() {
     }
 }
 
-/// What was sent before the peer's answer to us came is not news of it: it is refused at once, and the connection that stands is not even asked whether it lives.
+/// What was sent before the peer's answer to us came is not news of it: it is refused at once, and the connection that
+/// stands is not even asked whether it lives.
 #[test]
 fn an_old_hello_of_a_peer_that_answered_since_is_refused_at_once() {
     for (serial, is_old) in [(1, true), (1000, false)] {

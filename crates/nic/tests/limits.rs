@@ -1,5 +1,5 @@
-//! Whatever there is little of has a limit, which has a name. Those of memory are tested in `weft-memory`, those of messages in `weft-message`, of
-//! connections in `reasons`, of peers in `leaving`.
+//! Whatever there is little of has a limit, which has a name. Those of memory are tested in `weft-memory`, those of
+//! messages in `weft-message`, of connections in `reasons`, of peers in `leaving`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

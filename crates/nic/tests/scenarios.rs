@@ -1,5 +1,6 @@
-//! Random scenarios in virtual time, judged by the checkers of `weft-simulate`: of queue pairs, of message endpoints, of hostile peers. There are more of them there; these are as many
-//! as this crate's own tests need to notice a fault. A failure names its seed.
+//! Random scenarios in virtual time, judged by the checkers of `weft-simulate`: of queue pairs, of message endpoints,
+//! of hostile peers. There are more of them there; these are as many as this crate's own tests need to notice a fault.
+//! A failure names its seed.
 
 use weft_base::Random;
 use weft_nic::{Settings, Split, Verify};

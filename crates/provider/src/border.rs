@@ -1,4 +1,5 @@
-//! The border to C: objects that C knows by the address of the `fid` at their beginning, who owns them, panics that stop here, and functions that say that they are not here.
+//! The border to C: objects that C knows by the address of the `fid` at their beginning, who owns them, panics that
+//! stop here, and functions that say that they are not here.
 //!
 //! A function of the C interface looks like this, and does no more:
 //! ```ignore
@@ -28,11 +29,13 @@ use crate::errno::Errno;
 
 /// An object of this provider that C knows by its address.
 ///
-/// It belongs to C from [`give`] to [`close`]. Who needs it longer, as a child needs its parent, [`hold`]s it: then it can't be closed.
+/// It belongs to C from [`give`] to [`close`]. Who needs it longer, as a child needs its parent, [`hold`]s it: then it
+/// can't be closed.
 ///
 /// # Safety
-/// The type is `#[repr(C)]`, its first field is a [`Header`] of `Fid`, and the first field of `Fid` is a [`fid`] (all structures of the C headers that are called so are like that). `CLASS` is
-/// the one that the object's `fid` has, and no other type has the same.
+/// The type is `#[repr(C)]`, its first field is a [`Header`] of `Fid`, and the first field of `Fid` is a [`fid`] (all
+/// structures of the C headers that are called so are like that). `CLASS` is the one that the object's `fid` has, and
+/// no other type has the same.
 pub(crate) unsafe trait Object: Sized + Send + Sync + 'static {
     /// C's name for it: `fid_domain`, for example.
     type Fid;
@@ -43,11 +46,13 @@ pub(crate) unsafe trait Object: Sized + Send + Sync + 'static {
     fn users(&self) -> &Users;
 }
 
-/// The C structure at the beginning of an object. C reads it, and may write the application's context into it, so that Rust makes no reference to its content.
+/// The C structure at the beginning of an object. C reads it, and may write the application's context into it, so that
+/// Rust makes no reference to its content.
 #[repr(transparent)]
 pub(crate) struct Header<F>(UnsafeCell<F>);
 
-// SAFETY: What it points to is the application's context, which is only ever handed back, and tables of functions, which nobody writes.
+// SAFETY: What it points to is the application's context, which is only ever handed back, and tables of functions,
+// which nobody writes.
 unsafe impl<F> Send for Header<F> {}
 // SAFETY: As above, and only C touches its content.
 unsafe impl<F> Sync for Header<F> {}
@@ -57,7 +62,8 @@ impl<F> Header<F> {
         Self(UnsafeCell::new(content))
     }
 
-    /// C's structure, to set fields of it that nobody else uses now: `mem_desc` and `key` of a region, tables of an endpoint that is not yet enabled.
+    /// C's structure, to set fields of it that nobody else uses now: `mem_desc` and `key` of a region, tables of an
+    /// endpoint that is not yet enabled.
     pub(crate) const fn as_ptr(&self) -> *mut F {
         self.0.get()
     }
@@ -138,7 +144,8 @@ pub(crate) unsafe fn borrow<'a, T: Object>(object: *mut T::Fid) -> Result<&'a T,
     if object.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: Not NULL, so it is the beginning of one of our objects, and all of those begin with a `fid`, whose class C does not write.
+    // SAFETY: Not NULL, so it is the beginning of one of our objects, and all of those begin with a `fid`, whose class
+    // C does not write.
     if unsafe { (&raw const (*object.cast::<fid>()).fclass).read() } != T::CLASS {
         return Err(Errno::INVALID);
     }
@@ -250,7 +257,8 @@ impl Drop for Uncanceled {
     }
 }
 
-/// The content of a slot whose function this provider does not have: one that answers `-FI_ENOSYS`. No slot may be NULL, for the inline functions of the headers do not check.
+/// The content of a slot whose function this provider does not have: one that answers `-FI_ENOSYS`. No slot may be
+/// NULL, for the inline functions of the headers do not check.
 pub(crate) const fn no<F: Refuses>() -> Option<F> {
     Some(F::REFUSE)
 }

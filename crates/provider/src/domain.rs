@@ -117,7 +117,8 @@ static DOMAIN: fi_ops_domain = fi_ops_domain {
     xpu_ctx: no(),
 };
 
-/// `fi_domain_bind`. Memory is registered at once, so that no event could say more: the flag that asks for one is refused.
+/// `fi_domain_bind`. Memory is registered at once, so that no event could say more: the flag that asks for one is
+/// refused.
 unsafe extern "C" fn bind(domain: *mut fid, queue: *mut fid, flags: u64) -> c_int {
     status(|| {
         if flags != 0 {

@@ -30,7 +30,8 @@ impl Interface {
         format!("{}/{}", network(self.address.ip(), self.prefix), self.prefix)
     }
 
-    /// How far behind it stands: the loopback after all that others can reach, link-local addresses and those of containers before it.
+    /// How far behind it stands: the loopback after all that others can reach, link-local addresses and those of
+    /// containers before it.
     fn rank(&self) -> u8 {
         match self.address.ip() {
             ip if ip.is_loopback() => 5,
@@ -169,7 +170,8 @@ pub(crate) fn explain_unknown_rails(wanted: &Rails, there: &[String]) -> Option<
     Some(format!("FI_WEFT_RAILS: this host has no interface {unknown}, so no rail goes over it; it has {there}"))
 }
 
-/// Under which addresses an endpoint that listens on all of them is reached, the best first: those that other machines can reach, or the loopback's if there is none.
+/// Under which addresses an endpoint that listens on all of them is reached, the best first: those that other machines
+/// can reach, or the loopback's if there is none.
 pub(crate) fn addresses() -> Vec<IpAddr> {
     reachable(&usable())
 }

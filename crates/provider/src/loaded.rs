@@ -15,7 +15,8 @@ fn file_of(path: &[u8]) -> &[u8] {
 }
 
 fn find_in(object: &CStr, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: Both are C strings. Nothing is loaded that is not loaded already, and it stays loaded: the handle is kept.
+    // SAFETY: Both are C strings. Nothing is loaded that is not loaded already, and it stays loaded: the handle is
+    // kept.
     unsafe {
         let handle = libc::dlopen(object.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {

@@ -1,8 +1,8 @@
 //! `fid_mr`: memory that peers may reach.
 //!
-//! A region's key is its STag. With `FI_MR_PROV_KEY` it is one that nobody can guess, else the application chooses it. Places in a
-//! region are named by their virtual addresses (`FI_MR_VIRT_ADDR`), or else by their offsets. Memory that only this side uses need
-//! not be registered: each operation lends its own.
+//! A region's key is its STag. With `FI_MR_PROV_KEY` it is one that nobody can guess, else the application chooses it.
+//! Places in a region are named by their virtual addresses (`FI_MR_VIRT_ADDR`), or else by their offsets. Memory that
+//! only this side uses need not be registered: each operation lends its own.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
@@ -127,7 +127,8 @@ impl Request {
             attributes.base = start.expose_provenance().get() as u64;
         }
         let writable = attributes.access.is_remotely_writable();
-        // SAFETY: The caller promises that it stays. What peers write there is read by who knows that they have (fi_mr(3)).
+        // SAFETY: The caller promises that it stays. What peers write there is read by who knows that they have
+        // (fi_mr(3)).
         let memory = unsafe { weft::endpoint::Buffer::foreign_checked(start, self.length, writable) }?;
         let region = domain.protection().register_with(memory, &attributes)?;
         let key = u64::from(region.stag().0);
@@ -152,7 +153,8 @@ fn check_flags(domain: &Domain, flags: u64) -> Result<(), Errno> {
     if flags & !known == 0 { Ok(()) } else { Err(Errno::BAD_FLAGS) }
 }
 
-/// The rights that an application grants. Atomic operations are writes: who may only read does none, not even those that change nothing.
+/// The rights that an application grants. Atomic operations are writes: who may only read does none, not even those
+/// that change nothing.
 fn rights(access: u64) -> Result<Access, Errno> {
     if access & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
         return Err(Errno::INVALID);
@@ -240,7 +242,8 @@ unsafe extern "C" fn regattr(
 ) -> c_int {
     status(|| {
         let attributes = NonNull::new(attributes.cast_mut()).ok_or(Errno::INVALID)?.as_ptr();
-        // SAFETY: A domain of ours, attributes of its version, of which no later fields are read, and memory that is there until the region is closed; or NULL.
+        // SAFETY: A domain of ours, attributes of its version, of which no later fields are read, and memory that is
+        // there until the region is closed; or NULL.
         unsafe {
             let domain = hold::<Domain>(domain.cast::<fid_domain>())?;
             if domain.api_version() >= MEMORY_KINDS && (&raw const (*attributes).iface).read() != FI_HMEM_SYSTEM {
@@ -288,8 +291,8 @@ impl Region {
     }
 }
 
-/// Regions belong to domains, so that binding one to an endpoint changes nothing; but an application that has been ready for
-/// `FI_MR_ENDPOINT` may do so.
+/// Regions belong to domains, so that binding one to an endpoint changes nothing; but an application that has been
+/// ready for `FI_MR_ENDPOINT` may do so.
 unsafe extern "C" fn bind(region: *mut fid, other: *mut fid, flags: u64) -> c_int {
     status(|| {
         // SAFETY: Objects of ours, or NULL; the class says which.

@@ -83,8 +83,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "PROGRESS",
         possible: "hybrid, thread or caller",
-        help: "Who runs the NIC: hybrid (default): the calling thread while it is in a call, and a thread of the NIC when it has been away; \
-               thread: always that thread; caller: nobody but the calling thread",
+        help: "Who runs the NIC: hybrid (default): the calling thread while it is in a call, and a thread of the NIC \
+               when it has been away; thread: always that thread; caller: nobody but the calling thread",
         set: |parameters, text| {
             parameters.nic.progress = progress(text)?;
             Some(())
@@ -92,9 +92,11 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     },
     Variable {
         name: "INTERFACE",
-        possible: "a list of interface names, addresses or networks (192.0.2.0/24), separated by commas; ! before one excludes it",
-        help: "Which network interfaces are used, the best first: names, beginnings of names with *, addresses or networks (192.0.2.0/24), separated by \
-               commas; ! before one excludes it. Default: all that are up, those of containers and the loopback last",
+        possible: "a list of interface names, addresses or networks (192.0.2.0/24), separated by commas; ! before one \
+                   excludes it",
+        help: "Which network interfaces are used, the best first: names, beginnings of names with *, addresses or \
+               networks (192.0.2.0/24), separated by commas; ! before one excludes it. Default: all that are up, those \
+               of containers and the loopback last",
         set: |parameters, text| {
             parameters.interfaces = text.parse().ok()?;
             Some(())
@@ -102,10 +104,12 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     },
     Variable {
         name: "RAILS",
-        possible: "all, one, or a list of interface names separated by commas; *N behind all or a name asks for N flows; 16 rails at most",
+        possible: "all, one, or a list of interface names separated by commas; *N behind all or a name asks for N \
+                   flows; 16 rails at most",
         help: "With Edge, the interfaces over which a connection goes at the same time: all (default): those that are \
                up and reach the peer, as far as FI_WEFT_INTERFACE allows; one: no other than that of the connection; \
-               or their names, separated by commas. eth0*4 or all*4: four flows over it, or each, with ports of their own",
+               or their names, separated by commas. eth0*4 or all*4: four flows over it, or each, with ports of their \
+               own",
         set: |parameters, text| {
             parameters.nic.rails = text.parse().ok()?;
             Some(())
@@ -136,7 +140,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "PORT",
         possible: "a TCP port (1 to 65535) or a range of them (5000-5999)",
-        help: "Port, or range of ports (5000-5999), that endpoints listen on, for firewalls: each endpoint needs one. Default: any",
+        help: "Port, or range of ports (5000-5999), that endpoints listen on, for firewalls: each endpoint needs one. \
+               Default: any",
         set: |parameters, text| {
             parameters.ports = Some(ports(text)?);
             Some(())
@@ -144,9 +149,10 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     },
     Variable {
         name: "KEY",
-        possible: "a text of 16 to 1024 bytes that nobody guesses, the same for all processes of the job (32 random bytes in hexadecimal digits, say)",
-        help: "A secret of 16 to 1024 bytes that all processes of the job have: others are not let in. Launchers pass it on with the environment. Default: none, \
-               whoever reaches the port is let in",
+        possible: "a text of 16 to 1024 bytes that nobody guesses, the same for all processes of the job (32 random \
+                   bytes in hexadecimal digits, say)",
+        help: "A secret of 16 to 1024 bytes that all processes of the job have: others are not let in. Launchers pass \
+               it on with the environment. Default: none, whoever reaches the port is let in",
         set: |parameters, text| {
             let key = JobKey::new(text.as_bytes()).ok()?;
             parameters.nic.key = Some(key.clone());
@@ -177,7 +183,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "STREAM",
         possible: "a number of bytes, at most half of FI_WEFT_UNEXPECTED",
-        help: "Longer messages up to so many bytes are sent at once too, in several packets; what is longer is asked for first (default 128K)",
+        help: "Longer messages up to so many bytes are sent at once too, in several packets; what is longer is asked \
+               for first (default 128K)",
         set: |parameters, text| {
             parameters.endpoint.messages.stream_bytes = bytes(text)?;
             Some(())
@@ -186,8 +193,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "ALONE",
         possible: "a number of bytes",
-        help: "Of messages that are sent at once, those longer than so many bytes are read by the receiver instead while more than two requests to its process \
-               are under way: that takes longer, and carries more (default 64K)",
+        help: "Of messages that are sent at once, those longer than so many bytes are read by the receiver instead \
+               while more than two requests to its process are under way: that takes longer, and carries more (default \
+               64K)",
         set: |parameters, text| {
             parameters.endpoint.messages.alone_bytes = bytes(text)?;
             Some(())
@@ -196,8 +204,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "EAGER",
         possible: "a number of bytes",
-        help: "Still longer messages up to so many bytes are sent as soon as the receiver has told where to; longer ones are read by the receiver when \
-               it has posted its receive (default 128K, which is none)",
+        help: "Still longer messages up to so many bytes are sent as soon as the receiver has told where to; longer \
+               ones are read by the receiver when it has posted its receive (default 128K, which is none)",
         set: |parameters, text| {
             parameters.endpoint.messages.eager_bytes = bytes(text)?;
             Some(())
@@ -215,7 +223,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "CREDITS",
         possible: "a number from 2 to 1024",
-        help: "Packets of short messages that a peer may have under way to this process; each takes memory for one of FI_WEFT_SHORT bytes (default 16)",
+        help: "Packets of short messages that a peer may have under way to this process; each takes memory for one of \
+               FI_WEFT_SHORT bytes (default 16)",
         set: |parameters, text| {
             parameters.endpoint.messages.data_credits = between(text.parse().ok()?, 2..=1024)?;
             Some(())
@@ -224,7 +233,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "UNEXPECTED",
         possible: "a number of bytes, at least 64K",
-        help: "Bytes of messages that nobody waits for yet, kept for all peers together; from half of it on senders ask first, and keep longer ones than 256 bytes (default 64M)",
+        help: "Bytes of messages that nobody waits for yet, kept for all peers together; from half of it on senders \
+               ask first, and keep longer ones than 256 bytes (default 64M)",
         set: |parameters, text| {
             parameters.endpoint.messages.unexpected_bytes = between(bytes(text)?, 1 << 16..=1 << 50)?;
             Some(())
@@ -233,8 +243,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "UNEXPECTED_MESSAGES",
         possible: "a number from 1000 to 100000000",
-        help: "Messages that nobody waits for yet, of all peers together, also those that stay with their senders: each takes up to 1.5 KiB here; who sends more is slowed down, \
-               and may wait until some of them are received (default 250000)",
+        help: "Messages that nobody waits for yet, of all peers together, also those that stay with their senders: \
+               each takes up to 1.5 KiB here; who sends more is slowed down, and may wait until some of them are \
+               received (default 250000)",
         set: |parameters, text| {
             parameters.endpoint.messages.unexpected_messages = between(text.parse().ok()?, 1000..=100_000_000)?;
             Some(())
@@ -271,7 +282,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "IDLE_TIMEOUT",
         possible: "a time in seconds, greater than 0, or 0 for none",
-        help: "Seconds until a connection on which nothing happens is closed; it opens again when it is needed; 0: never (default 0)",
+        help: "Seconds until a connection on which nothing happens is closed; it opens again when it is needed; 0: \
+               never (default 0)",
         set: |parameters, text| {
             parameters.endpoint.messages.idle_timeout = seconds_or_never(text)?;
             Some(())
@@ -322,7 +334,8 @@ fn read(value: impl Fn(&str) -> Option<String>) -> Result<Parameters, Wrong> {
         parameters.nic.check().map_err(|_| wrong())?;
     }
     let messages = &mut parameters.endpoint.messages;
-    // What is sent without asking must fit into what is kept: else it could only wait for its receive, and all that its peer sends behind it too.
+    // What is sent without asking must fit into what is kept: else it could only wait for its receive, and all that its
+    // peer sends behind it too.
     let most = messages.unexpected_bytes / 2;
     if messages.stream_bytes > most {
         if let Some(variable) = VARIABLES.iter().find(|variable| variable.name == "STREAM")

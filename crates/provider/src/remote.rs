@@ -1,8 +1,9 @@
 //! `FI_RMA_EVENT`: counters of what peers do to this side's memory.
 //!
-//! A counter counts for a region, or for an endpoint: what comes over its connections to regions of its domain. Each RDMA
-//! message counts, so that a transfer of several pieces at the peer, or of more than 1 GiB, counts more than once, and a read of no bytes not at all. Atomic
-//! operations count as writes, whether they give back what stood there or not: who executes them is not always told.
+//! A counter counts for a region, or for an endpoint: what comes over its connections to regions of its domain. Each
+//! RDMA message counts, so that a transfer of several pieces at the peer, or of more than 1 GiB, counts more than once,
+//! and a read of no bytes not at all. Atomic operations count as writes, whether they give back what stood there or
+//! not: who executes them is not always told.
 
 use std::sync::{Arc, OnceLock};
 

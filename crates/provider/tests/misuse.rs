@@ -1,4 +1,5 @@
-//! What the contract forbids, and peers that are not there: the error that the manual pages name, and never undefined behaviour.
+//! What the contract forbids, and peers that are not there: the error that the manual pages name, and never undefined
+//! behaviour.
 
 #[macro_use]
 mod support;

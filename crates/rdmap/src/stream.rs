@@ -146,8 +146,8 @@ impl Stream {
         self.config.domain = domain;
     }
 
-    /// Whom the peer is connected to, for the watches of regions ([`weft_memory::Watch`]). Nobody in particular, 0, until
-    /// then.
+    /// Whom the peer is connected to, for the watches of regions ([`weft_memory::Watch`]). Nobody in particular, 0,
+    /// until then.
     pub fn set_owner(&mut self, owner: u64) {
         self.owner = owner;
     }
@@ -179,8 +179,8 @@ impl Stream {
         self.check_drained();
     }
 
-    /// Says something that changes nothing, a zero-length RDMA Write, behind what this side has said, for a peer that has
-    /// said nothing yet and may have overlooked that. Returns whether this may be worthwhile again.
+    /// Says something that changes nothing, a zero-length RDMA Write, behind what this side has said, for a peer that
+    /// has said nothing yet and may have overlooked that. Returns whether this may be worthwhile again.
     pub fn nudge(&mut self) -> bool {
         if self.state != State::Established || self.order.next() > 0 {
             return false;

@@ -30,8 +30,8 @@ pub enum Violation {
         /// Where the next starts.
         end: u64,
     },
-    /// It overlaps others that came before, and says something else of the same bytes: of another message, to another place, or
-    /// with another end.
+    /// It overlaps others that came before, and says something else of the same bytes: of another message, to another
+    /// place, or with another end.
     Contradiction {
         /// Where it starts.
         start: u64,
@@ -330,7 +330,8 @@ impl fmt::Display for Violation {
             Self::UnknownSink(stag) => write!(f, "a Read Response to {stag}, which no outstanding read names"),
             Self::ResponseRange { offset, length, expected, missing } => write!(
                 f,
-                "a Read Response of {length} bytes at {offset:#x}, the next is at {expected:#x} and {missing} bytes are missing"
+                "a Read Response of {length} bytes at {offset:#x}, the next is at {expected:#x} and {missing} bytes \
+                 are missing"
             ),
             Self::ResponseEnd { missing } => {
                 write!(f, "a Read Response whose last flag does not agree: {missing} bytes are missing")

@@ -2,8 +2,8 @@
 //! time, as LogGP has it (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995).
 //!
 //! Each rank's processor sends and takes one thing at a time. There is no loss, no order to keep but that between two
-//! ranks, and as many processors as ranks: so this shows what a fence asks of a machine that is not here, and not what a
-//! crowd on few cores makes of it.
+//! ranks, and as many processors as ranks: so this shows what a fence asks of a machine that is not here, and not what
+//! a crowd on few cores makes of it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

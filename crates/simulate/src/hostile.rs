@@ -1,5 +1,5 @@
-//! A NIC and a peer that says whatever bytes say: for fuzzing. Whatever comes, nothing panics, each posted request ends exactly once, and no
-//! byte changes outside of what was granted.
+//! A NIC and a peer that says whatever bytes say: for fuzzing. Whatever comes, nothing panics, each posted request ends
+//! exactly once, and no byte changes outside of what was granted.
 
 use core::time::Duration;
 use std::net::SocketAddr;

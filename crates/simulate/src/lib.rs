@@ -1,7 +1,7 @@
 //! NICs in virtual time: in-memory networks from one seed, and the checkers that watch them.
 //!
-//! A [`World`] is a network, a clock and a random source. NICs made from it are the real ones; only the ports below them and the time are
-//! not. What happens follows from the seed alone, so a failure is a seed.
+//! A [`World`] is a network, a clock and a random source. NICs made from it are the real ones; only the ports below
+//! them and the time are not. What happens follows from the seed alone, so a failure is a seed.
 #![forbid(unsafe_code)]
 
 mod datagram;

@@ -19,7 +19,8 @@ use crate::ring::{Line, RingPort};
 use crate::shuffle::Disorder;
 use crate::world::{Caller, Listening, World};
 
-/// A tag that says which lower layer the streams of a simulated network have: [`Iwarp`], [`Shuffle`](crate::Shuffle), or one's own.
+/// A tag that says which lower layer the streams of a simulated network have: [`Iwarp`], [`Shuffle`](crate::Shuffle),
+/// or one's own.
 pub trait Tag: Stack<SimulatedNetwork<Self>> + Sized {}
 
 impl<T: Stack<SimulatedNetwork<T>>> Tag for T {}

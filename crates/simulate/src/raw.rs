@@ -65,8 +65,8 @@ impl RawPeer {
         Ok(Self::on(world.clone(), port))
     }
 
-    /// A peer that stands at `address`: `begin` has a NIC connect to it. `None` when it does not, or when MPA's start-up comes
-    /// to nothing.
+    /// A peer that stands at `address`: `begin` has a NIC connect to it. `None` when it does not, or when MPA's
+    /// start-up comes to nothing.
     pub fn called(
         world: &World,
         address: SocketAddr,

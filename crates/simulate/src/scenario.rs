@@ -1,9 +1,10 @@
 //! A scenario: random operations on a pair, and a model that says what must come of them.
 //!
-//! Each end sends, writes to, reads from and atomically changes a window of the other end, while it receives and is written to itself. The model
-//! applies the same operations to plain vectors. Writes and atomics that follow a read are fenced, so that what the read returns is determined
-//! (RFC 5040 section 5.5). Where the lower layer keeps no order, writes may be placed in another order than they were posted in: there one
-//! that meets bytes of another that is still under way is kept behind it by a read and a fence.
+//! Each end sends, writes to, reads from and atomically changes a window of the other end, while it receives and is
+//! written to itself. The model applies the same operations to plain vectors. Writes and atomics that follow a read are
+//! fenced, so that what the read returns is determined (RFC 5040 section 5.5). Where the lower layer keeps no order,
+//! writes may be placed in another order than they were posted in: there one that meets bytes of another that is still
+//! under way is kept behind it by a read and a fence.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -69,8 +70,8 @@ pub struct Scenario {
     pub options: PairOptions,
     /// How their engines beside the first are run, where they have any.
     pub helpers: HelperThreads,
-    /// Whether the connection is expected to survive: then everything must have happened. Otherwise only what must hold in any case
-    /// is checked.
+    /// Whether the connection is expected to survive: then everything must have happened. Otherwise only what must hold
+    /// in any case is checked.
     pub survives: bool,
     /// Falsification.
     pub sabotage: Break,

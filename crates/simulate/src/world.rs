@@ -151,8 +151,8 @@ impl World {
         self.nic_at(settings, &[])
     }
 
-    /// A NIC in this world, on a host with these addresses, as [`World::nic`] otherwise. A host without any has whatever
-    /// address it is asked to have.
+    /// A NIC in this world, on a host with these addresses, as [`World::nic`] otherwise. A host without any has
+    /// whatever address it is asked to have.
     ///
     /// # Panics
     /// As [`World::nic`].
@@ -274,7 +274,8 @@ impl World {
         next.is_some()
     }
 
-    /// What connections that begin from now on have of disorder, where their lower layer makes any ([`Shuffle`](crate::Shuffle)).
+    /// What connections that begin from now on have of disorder, where their lower layer makes any
+    /// ([`Shuffle`](crate::Shuffle)).
     pub fn set_disorder(&self, disorder: Disorder) {
         self.lock().disorder = disorder;
     }
@@ -298,7 +299,8 @@ impl World {
         self.lock().random.fork()
     }
 
-    /// Lets the NICs work, and time pass while they have nothing to do, until `done` or until `limit` has passed. Returns whether `done`.
+    /// Lets the NICs work, and time pass while they have nothing to do, until `done` or until `limit` has passed.
+    /// Returns whether `done`.
     pub fn run<T: Tag>(&self, nics: &[&SimulatedNic<T>], limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         let end = self.now() + limit;
         let (mut turns_in_vain, mut is_last_look) = (0, false);

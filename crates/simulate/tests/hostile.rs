@@ -1,5 +1,5 @@
-//! A NIC and a peer that breaks the rules: below RDMA (MPA), in the start-up, and by silence. What is wrong inside a segment is tested in
-//! `weft-rdmap`; here a few of those show that the whole path reports them.
+//! A NIC and a peer that breaks the rules: below RDMA (MPA), in the start-up, and by silence. What is wrong inside a
+//! segment is tested in `weft-rdmap`; here a few of those show that the whole path reports them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -150,8 +150,8 @@ impl Victim {
     }
 }
 
-/// The same for a frame so large that it is read straight into its place. Its bytes may have been written, inside of what was granted, but
-/// nothing is delivered.
+/// The same for a frame so large that it is read straight into its place. Its bytes may have been written, inside of
+/// what was granted, but nothing is delivered.
 #[test]
 fn a_large_frame_with_a_bad_crc_delivers_nothing() {
     for settings in all_verify() {
@@ -171,7 +171,8 @@ fn a_large_frame_with_a_bad_crc_delivers_nothing() {
     }
 }
 
-/// It is there already when the rest of the large frame is read into its place, and its own header has not been looked at.
+/// It is there already when the rest of the large frame is read into its place, and its own header has not been looked
+/// at.
 #[test]
 fn what_comes_behind_a_large_frame_goes_to_no_region_before_its_header_is_seen() {
     const LENGTH: usize = 40_000;
@@ -349,7 +350,8 @@ fn bytes_before_the_reply_end_the_start_up() {
     assert!(peer.sees_end(&victim.nic));
 }
 
-/// The same when they come with it, and when they have come and nobody has looked: it does not depend on how the stream is cut.
+/// The same when they come with it, and when they have come and nobody has looked: it does not depend on how the stream
+/// is cut.
 #[test]
 fn bytes_behind_a_request_are_refused_whenever_they_come() {
     let victim = Victim::new(Settings::default(), Offer::default());
@@ -378,8 +380,8 @@ fn an_undecided_request_is_rejected_after_a_time() {
     assert!(peer.sees_end(&victim.nic));
 }
 
-/// A peer that stays silent after the connection stands costs nothing and harms nobody; when the application closes and the peer does not,
-/// the connection is broken after a time.
+/// A peer that stays silent after the connection stands costs nothing and harms nobody; when the application closes and
+/// the peer does not, the connection is broken after a time.
 #[test]
 fn a_peer_that_never_closes_is_left_after_a_time() {
     let victim = Victim::new(Settings::default(), Offer::default());

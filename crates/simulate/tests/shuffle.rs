@@ -1,5 +1,5 @@
-//! Queue pairs and message endpoints over a lower layer that keeps no order. A failure names its seed; `WEFT_SEED` runs that one
-//! alone, and `WEFT_SEEDS` so many of them (10 000 are run at times).
+//! Queue pairs and message endpoints over a lower layer that keeps no order. A failure names its seed; `WEFT_SEED` runs
+//! that one alone, and `WEFT_SEEDS` so many of them (10 000 are run at times).
 
 use core::ops::Range;
 
@@ -73,8 +73,8 @@ fn every_request_of_endpoints_ends_once_when_connections_break_and_endpoints_com
     }
 }
 
-/// Both ends have asked to close an idle connection, and credits come behind the peer's question, in the same turn: they are nobody's
-/// concern any more, and no breach of the protocol.
+/// Both ends have asked to close an idle connection, and credits come behind the peer's question, in the same turn:
+/// they are nobody's concern any more, and no breach of the protocol.
 #[test]
 fn what_comes_behind_the_agreement_to_close_is_not_heard() {
     run_messages(&MessageScenario::new(951)).unwrap();
@@ -87,7 +87,8 @@ fn a_seed_is_a_run() {
     assert_eq!(run_messages(&scenario), run_messages(&scenario));
 }
 
-/// The checkers see every mistake that a lower layer of this kind can make. If they saw none, the tests above would prove nothing.
+/// The checkers see every mistake that a lower layer of this kind can make. If they saw none, the tests above would
+/// prove nothing.
 #[test]
 fn the_checkers_are_not_blind() {
     for fault in [ShuffleFault::AcknowledgeOnArrival, ShuffleFault::DuplicateAsNew, ShuffleFault::ArrivalOrder] {

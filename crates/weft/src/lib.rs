@@ -1,5 +1,6 @@
-//! **Weft is a software RDMA NIC**: RDMA over ordinary Ethernet and IP, in user space, with no kernel module and no special hardware. On the
-//! wire it speaks standard iWARP (RFC 5040, 5041, 5044, 6581, 7306), so its peer may be another Weft, Linux siw or an iWARP NIC.
+//! **Weft is a software RDMA NIC**: RDMA over ordinary Ethernet and IP, in user space, with no kernel module and no
+//! special hardware. On the wire it speaks standard iWARP (RFC 5040, 5041, 5044, 6581, 7306), so its peer may be
+//! another Weft, Linux siw or an iWARP NIC.
 //!
 //! [`verbs`] is the interface: contexts, protection domains, memory regions, queue pairs, completion queues, listeners.
 //! [`stream`] has plain sockets beside them, over the same NIC.
@@ -37,8 +38,8 @@
 //! inbox.read(0, &mut text)?;
 //! assert_eq!(text, b"hello, passive side");
 //!
-//! // A write. Where to came with the application's own messages; here we just know it. The receive of the message that follows it is posted
-//! // first: a message that finds none ends the connection.
+//! // A write. Where to came with the application's own messages; here we just know it. The receive of the message that
+//! // follows it is posted first: a message that finds none ends the connection.
 //! passive.post_receive(5, &[inbox.slice(..)?])?;
 //! let source = domain.register(b"written by the peer".to_vec(), Access::LOCAL_READ)?;
 //! active.post(WorkRequest::write(source.slice(..)?, window.remote(100)).id(3))?;

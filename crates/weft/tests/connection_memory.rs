@@ -1,7 +1,8 @@
 //! What a connection of an endpoint costs in memory, once a message has gone each way.
 //!
 //! One test, alone in its process, for the counter counts for all. It prints what it finds:
-//! `cargo test -p weft --test connection_memory -- 64 edge` does so for 64 endpoints that all know each other, over Edge.
+//! `cargo test -p weft --test connection_memory -- 64 edge` does so for 64 endpoints that all know each other, over
+//! Edge.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;

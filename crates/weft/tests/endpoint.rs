@@ -812,7 +812,8 @@ fn an_acknowledgement_goes_with_the_answer() {
         }
         group.context.counters().endpoint_packets - before
     };
-    // Four packets each round when none waits for another. Where this thread loses its core the NIC's answers for it, so not in each batch.
+    // Four packets each round when none waits for another. Where this thread loses its core the NIC's answers for it,
+    // so not in each batch.
     let start = Instant::now();
     let mut fewest = u64::MAX;
     while fewest >= 3 * ROUNDS {
@@ -821,7 +822,8 @@ fn an_acknowledgement_goes_with_the_answer() {
     }
 }
 
-/// How many packets went out, how many of them without a work request, and how many came without a receive request, while both sides sent so many messages.
+/// How many packets went out, how many of them without a work request, and how many came without a receive request,
+/// while both sides sent so many messages.
 fn packets_of(group: &Group, messages: u64) -> [u64; 3] {
     let counts = || {
         let counters = group.context.counters();

@@ -160,7 +160,8 @@ fn a_full_queue_says_so_and_loses_nothing() {
         assert_eq!(b.queue_pair.post(write()), Err(PostError::NotReady(State::Connecting)));
         listener.accept(PATIENCE).unwrap().accept(&a.queue_pair, &[]).unwrap();
         b.queue_pair.wait_connected(PATIENCE).unwrap();
-        // Reads of what the passive side answers only when the NIC is run: here nobody runs it between the requests of a list.
+        // Reads of what the passive side answers only when the NIC is run: here nobody runs it between the requests of
+        // a list.
         let (sink, source) = (domain.allocate(8, ALL).unwrap(), domain.allocate(8, ALL).unwrap());
         let reads = (10..16).map(|id| WorkRequest::read(sink.slice(..).unwrap(), source.remote(0)).id(id));
         let failure = b.queue_pair.post_list(reads).unwrap_err();

@@ -1,6 +1,7 @@
 //! A child made by fork(2) owns nothing of its parent's NICs, and harms nothing of them.
 //!
-//! Without the threads of a test harness: a child has their locks, and nobody to let go of them. The NIC's own threads are there.
+//! Without the threads of a test harness: a child has their locks, and nobody to let go of them. The NIC's own threads
+//! are there.
 
 mod common;
 
@@ -38,8 +39,8 @@ fn main() {
 
 /// Makes a child that exits as `act` says, with what it is given.
 fn child<T>(given: T, act: impl FnOnce(T) -> i32) -> (T, Child) {
-    // SAFETY: The C library makes its allocator usable in a child; locks of other threads are what is being tested, and a child that
-    // waits for one is found and ended.
+    // SAFETY: The C library makes its allocator usable in a child; locks of other threads are what is being tested, and
+    // a child that waits for one is found and ended.
     match unsafe { fork() }.unwrap() {
         ForkResult::Parent { child } => (given, Child(child)),
         ForkResult::Child => exit(catch_unwind(AssertUnwindSafe(|| act(given))).unwrap_or(1)),

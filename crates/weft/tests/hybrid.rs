@@ -1,4 +1,5 @@
-//! Who runs the NIC: calling threads that come and go, the NIC's own thread, and what it is like when there are too many of them.
+//! Who runs the NIC: calling threads that come and go, the NIC's own thread, and what it is like when there are too
+//! many of them.
 
 mod common;
 #[path = "common/process.rs"]
@@ -72,7 +73,8 @@ fn threads_connect_post_poll_wait_and_close_at_the_same_time() {
     }
 }
 
-/// Passes connections on to `target`, what comes back in pieces with pauses: as a slow link would. Ends with the process.
+/// Passes connections on to `target`, what comes back in pieces with pauses: as a slow link would. Ends with the
+/// process.
 fn slow_link_to(target: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,6 +1,7 @@
 //! A target whose application never calls in again: what peers ask of its memory is done all the same.
 //!
-//! It is a process of its own, whose only thread sleeps in a read of a pipe, or computes. At the end it is told to look at its memory.
+//! It is a process of its own, whose only thread sleeps in a read of a pipe, or computes. At the end it is told to look
+//! at its memory.
 
 mod common;
 #[path = "common/process.rs"]

@@ -1,11 +1,14 @@
-//! The body of a call by which a peer's NIC is asked for an atomic operation that RFC 7306 does not have, and of its answer.
+//! The body of a call by which a peer's NIC is asked for an atomic operation that RFC 7306 does not have, and of its
+//! answer.
 //!
 //! ```text
-//! call:   | operation u8 | element u8 | flags u8: bit 0 the result is wanted | 0 | count u32 | STag u32 | tagged offset u64 | operands | values to compare with |
+//! call:   | operation u8 | element u8 | flags u8: bit 0 the result is wanted | 0 | count u32 | STag u32
+//!         | tagged offset u64 | operands | values to compare with |
 //! answer: | status u8: 0 done, 1 no access, 2 no such operation | result |
 //! ```
-//! The numbers of operations and elements are those of `weft_memory::{Combine, Element}`. Operands, values and results are elements one after the other, as they stand in
-//! memory: both machines must have the same byte order, as for everything that is written or read one-sided.
+//! The numbers of operations and elements are those of `weft_memory::{Combine, Element}`. Operands, values and results
+//! are elements one after the other, as they stand in memory: both machines must have the same byte order, as for
+//! everything that is written or read one-sided.
 
 use weft_base::Stag;
 

@@ -43,8 +43,8 @@ impl Crc32c {
         !self.0
     }
 
-    /// The checksum as it stands on the wire: little-endian, unlike everything else, because the CRC's bits are sent in the
-    /// order of the polynomial's coefficients (RFC 5044 section 4.4).
+    /// The checksum as it stands on the wire: little-endian, unlike everything else, because the CRC's bits are sent in
+    /// the order of the polynomial's coefficients (RFC 5044 section 4.4).
     #[must_use]
     pub fn wire_bytes(&self) -> [u8; 4] {
         self.value().to_le_bytes()

@@ -6,7 +6,8 @@ use crate::bytes::{read_u32, read_u64, write_u32, write_u64};
 
 /// Bytes of the header of a tagged segment: control, RDMAP control, STag, tagged offset.
 pub const TAGGED_LENGTH: usize = 14;
-/// Bytes of the header of an untagged segment: control, RDMAP control, RDMAP word, queue, message number, message offset.
+/// Bytes of the header of an untagged segment: control, RDMAP control, RDMAP word, queue, message number, message
+/// offset.
 pub const UNTAGGED_LENGTH: usize = 18;
 /// The DDP version this module speaks (RFC 5041 section 4.1: 1).
 pub const VERSION: u8 = 1;

@@ -1,6 +1,8 @@
-//! Messages: the packets that RDMAP Sends carry between two endpoints, the records in them, and what both ends tell each other when they connect.
+//! Messages: the packets that RDMAP Sends carry between two endpoints, the records in them, and what both ends tell
+//! each other when they connect.
 //!
-//! A packet is a [`PacketHeader`] and records up to its end. Each record is a head of fixed form and, for some kinds, a body of bytes.
+//! A packet is a [`PacketHeader`] and records up to its end. Each record is a head of fixed form and, for some kinds, a
+//! body of bytes.
 
 mod hello;
 
@@ -22,7 +24,8 @@ pub const PACKET_HEADER_LENGTH: usize = 8;
 pub const MAX_HEAD_LENGTH: usize = 4 + 8 + 8 + 8 + 8 + MAX_GATHER * PART_LENGTH;
 /// The most records of a packet.
 pub const MAX_RECORDS: usize = 256;
-/// Messages up to so many bytes may be sent without asking also to a peer that is short of memory, see [`PacketHeader::scarce`].
+/// Messages up to so many bytes may be sent without asking also to a peer that is short of memory, see
+/// [`PacketHeader::scarce`].
 pub const UNASKED_BYTES: u64 = 256;
 /// The least size of packets that an endpoint may ask for, in bytes.
 pub const MIN_PACKET_BYTES: u32 = 256;
@@ -105,7 +108,8 @@ pub struct PacketHeader {
     pub data_credits: u16,
     /// Control credits that it gives back.
     pub control_credits: u16,
-    /// Its sender is short of memory for messages that nobody waits for: those to it of more than [`UNASKED_BYTES`] should be asked for first.
+    /// Its sender is short of memory for messages that nobody waits for: those to it of more than [`UNASKED_BYTES`]
+    /// should be asked for first.
     pub scarce: bool,
 }
 
@@ -200,7 +204,8 @@ pub enum Record {
         /// Bytes of the body.
         length: u32,
     },
-    /// The beginning of a message, in the body. The rest follows in [`Record::More`], before another message of this kind begins.
+    /// The beginning of a message, in the body. The rest follows in [`Record::More`], before another message of this
+    /// kind begins.
     Start {
         /// What it is matched with.
         envelope: Envelope,
@@ -365,7 +370,8 @@ const fn outcome(code: u8) -> Result<Outcome, MessageError> {
 }
 
 impl Record {
-    /// Reads the head at the start of `bytes`, which go on to the end of the packet. Returns the head, its length, and the body. Reserved bytes are not looked at.
+    /// Reads the head at the start of `bytes`, which go on to the end of the packet. Returns the head, its length, and
+    /// the body. Reserved bytes are not looked at.
     ///
     /// # Errors
     /// When `bytes` end too early, or say something that there is not.

@@ -191,9 +191,10 @@ pub const IMMEDIATE_LENGTH: usize = 8;
 pub enum AtomicCode {
     /// Add, field by field.
     FetchAdd = 0,
-    /// Exchange, whatever stands there. The number 1 is reserved (RFC 7306 section 10.1: the standard's text still speaks of a Swap, its
-    /// table has none), so it never travels: [`AtomicRequest::emit`] writes the [`AtomicCode::CompareSwap`] that compares no bit
-    /// and swaps all, which each responder that knows atomic operations knows. [`AtomicRequest::parse`] never returns it.
+    /// Exchange, whatever stands there. The number 1 is reserved (RFC 7306 section 10.1: the standard's text still
+    /// speaks of a Swap, its table has none), so it never travels: [`AtomicRequest::emit`] writes the
+    /// [`AtomicCode::CompareSwap`] that compares no bit and swaps all, which each responder that knows atomic
+    /// operations knows. [`AtomicRequest::parse`] never returns it.
     Swap = 1,
     /// Exchange if equal.
     CompareSwap = 2,
@@ -280,8 +281,9 @@ impl AtomicRequest {
         bytes
     }
 
-    /// The same request with each field that its operation does not use as the standard wants it on the wire, and a Swap as the
-    /// CmpSwap that it travels as (RFC 7306 section 5.2.1: compare data zero and compare mask all ones where nothing is compared).
+    /// The same request with each field that its operation does not use as the standard wants it on the wire, and a
+    /// Swap as the CmpSwap that it travels as (RFC 7306 section 5.2.1: compare data zero and compare mask all ones
+    /// where nothing is compared).
     #[must_use]
     pub const fn canonical(self) -> Self {
         match self.code {

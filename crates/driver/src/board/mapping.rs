@@ -9,8 +9,8 @@ use std::os::fd::AsRawFd;
 
 use super::layout::Rows;
 
-/// A board's file in this process's memory. It stays when the file is removed; who cuts the file short (only the same user may) ends the
-/// process.
+/// A board's file in this process's memory. It stays when the file is removed; who cuts the file short (only the same
+/// user may) ends the process.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,
@@ -50,8 +50,9 @@ impl Mapping {
         if engine >= self.rows.engines {
             return &[];
         }
-        // SAFETY: `new` has made sure that all rows lie inside the mapping and begin at a multiple of 8 of it, which itself begins at a
-        // page; it stays until drop, which the borrow outlasts not. Everybody who writes there writes whole words through atomics.
+        // SAFETY: `new` has made sure that all rows lie inside the mapping and begin at a multiple of 8 of it, which
+        // itself begins at a page; it stays until drop, which the borrow outlasts not. Everybody who writes there
+        // writes whole words through atomics.
         unsafe {
             let row = self.start.add(self.rows.offset_of(engine));
             slice::from_raw_parts(row.cast().as_ptr(), self.rows.counters)

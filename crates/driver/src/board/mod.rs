@@ -1,7 +1,8 @@
 //! Counters that other processes of the same user can read without asking this one.
 //!
-//! A [`Board`] is a small file of one NIC that its process maps and writes to; [`boards`] reads those of all processes. The file tells the
-//! names of its counters, so a reader need not be of the same version. Only the user who runs the NIC may open it.
+//! A [`Board`] is a small file of one NIC that its process maps and writes to; [`boards`] reads those of all processes.
+//! The file tells the names of its counters, so a reader need not be of the same version. Only the user who runs the
+//! NIC may open it.
 
 mod layout;
 mod mapping;
@@ -37,8 +38,8 @@ pub const MAX_COUNTERS: usize = 1024;
 /// Boards of a process.
 const MAX_BOARDS: u32 = 4096;
 
-/// Where one NIC shows its counters. The file goes when this is dropped; if its process dies without that, the next one that looks, or
-/// makes a board, takes it away.
+/// Where one NIC shows its counters. The file goes when this is dropped; if its process dies without that, the next one
+/// that looks, or makes a board, takes it away.
 #[derive(Debug)]
 pub struct Board {
     path: PathBuf,
@@ -49,12 +50,13 @@ pub struct Board {
 }
 
 impl Board {
-    /// A board for a NIC with so many engines, each of which has a counter of each name; all are 0 at first. `title` says what the NIC is
-    /// for, in a few words for people. At most [`MAX_ENGINES`] and [`MAX_COUNTERS`]; titles and names together 64 KiB.
+    /// A board for a NIC with so many engines, each of which has a counter of each name; all are 0 at first. `title`
+    /// says what the NIC is for, in a few words for people. At most [`MAX_ENGINES`] and [`MAX_COUNTERS`]; titles and
+    /// names together 64 KiB.
     ///
     /// # Errors
-    /// No directory for it can be used, /proc is not there, the disk is full, a limit is passed, or a name has a line break. The NIC needs
-    /// no board: whoever opens one goes on without.
+    /// No directory for it can be used, /proc is not there, the disk is full, a limit is passed, or a name has a line
+    /// break. The NIC needs no board: whoever opens one goes on without.
     pub fn create(title: &str, names: &[&str], engines: usize) -> io::Result<Self> {
         Self::with_table(title, names, engines, Shape::default())
     }
@@ -91,8 +93,8 @@ impl Board {
         }
     }
 
-    /// These are the counts of this engine now, in the order of the names. Costs a store each. What is too much is not shown: an engine
-    /// that the board has no row for, values without a name.
+    /// These are the counts of this engine now, in the order of the names. Costs a store each. What is too much is not
+    /// shown: an engine that the board has no row for, values without a name.
     pub fn publish(&self, engine: usize, values: &[u64]) {
         if self.generation != fork::generation() {
             return;
@@ -125,8 +127,8 @@ pub fn say_missing(error: &io::Error) {
     say_once(&SAID, format_args!("weft stat will not show this process, for its counters have no place: {error}"));
 }
 
-/// Puts a file there under the first number that is free. It has its content when it gets its name, so that no reader sees half of it, and all of
-/// it is written, so that no store into the mapping finds the disk full.
+/// Puts a file there under the first number that is free. It has its content when it gets its name, so that no reader
+/// sees half of it, and all of it is written, so that no store into the mapping finds the disk full.
 fn publish_file(directory: &Path, pid: u32, image: &[u8]) -> io::Result<(PathBuf, File)> {
     let draft = directory.join(place::draft_name(pid));
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;

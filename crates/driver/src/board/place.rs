@@ -23,7 +23,8 @@ pub(super) fn own() -> io::Result<PathBuf> {
     outcome
 }
 
-/// All places where boards of this user may be: with and without `XDG_RUNTIME_DIR`, for not every process of a user has it.
+/// All places where boards of this user may be: with and without `XDG_RUNTIME_DIR`, for not every process of a user has
+/// it.
 pub(super) fn candidates() -> Vec<PathBuf> {
     let absolute = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(directory) = absolute(DIRECTORY_VARIABLE) {
@@ -42,7 +43,8 @@ pub(super) fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the directory is this user's alone to write to. /tmp is everybody's: somebody else may have been there first.
+/// Whether the directory is this user's alone to write to. /tmp is everybody's: somebody else may have been there
+/// first.
 pub(super) fn check(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let refuse = |why| {
@@ -70,7 +72,8 @@ pub(super) fn name(pid: u32, nic: u32) -> String {
     format!("{pid}-{nic}")
 }
 
-/// A file that becomes a board's, another one each time: the count is for threads, the time for what a dead process of the same id has left.
+/// A file that becomes a board's, another one each time: the count is for threads, the time for what a dead process of
+/// the same id has left.
 pub(super) fn draft_name(pid: u32) -> String {
     static DRAFTS: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -10,7 +10,8 @@ const START: usize = 19;
 /// Clock ticks of /proc: USER_HZ, which is 100 wherever Linux runs today.
 const TICKS_PER_SECOND: i64 = 100;
 
-/// The id of this process in the pid namespace that /proc shows, which need not be the one that the process itself is in.
+/// The id of this process in the pid namespace that /proc shows, which need not be the one that the process itself is
+/// in.
 pub(super) fn own_pid() -> io::Result<u32> {
     let link = fs::read_link("/proc/self").map_err(|error| no_proc(&error))?;
     link.to_str()

@@ -68,8 +68,8 @@ pub struct Boards {
     pub skipped: Vec<Skipped>,
 }
 
-/// The boards of all NICs of this user's processes. Files of processes that are gone are removed on the way; those of other pid namespaces
-/// (a container that shares the directory) are left alone.
+/// The boards of all NICs of this user's processes. Files of processes that are gone are removed on the way; those of
+/// other pid namespaces (a container that shares the directory) are left alone.
 #[must_use]
 pub fn boards() -> Boards {
     boards_in(&place::candidates())

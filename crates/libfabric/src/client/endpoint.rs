@@ -110,7 +110,8 @@ impl Endpoint {
     }
 
     fn open_endpoint(&mut self) -> Result<(), Error> {
-        // SAFETY: domain, queue and vector are open, `info` is the one that the domain was opened with; every object starts with its `fid`.
+        // SAFETY: domain, queue and vector are open, `info` is the one that the domain was opened with; every object
+        // starts with its `fid`.
         unsafe {
             let open = (*(*self.fabric.domain).ops).endpoint.ok_or(Error::Unusable { missing: "fi_endpoint" })?;
             let result = open(self.fabric.domain, self.fabric.info, &raw mut self.endpoint, ptr::null_mut());
@@ -202,8 +203,8 @@ impl Endpoint {
     /// [`Error::SlotBusy`], [`Error::NoSuchSlot`], [`Error::TooLong`], [`Error::Call`].
     pub fn send(&mut self, peer: PeerAddress, slot: usize, length: usize, tag: u64) -> Result<Posted, Error> {
         let (buffer, context) = self.slots().claim(slot, length)?;
-        // SAFETY: the endpoint is open. The buffer and the context belong to an idle slot; from acceptance to completion nothing else touches
-        // them, and they outlive the endpoint.
+        // SAFETY: the endpoint is open. The buffer and the context belong to an idle slot; from acceptance to
+        // completion nothing else touches them, and they outlive the endpoint.
         let result = unsafe {
             let send = (*(*self.endpoint).tagged).send.ok_or(Error::Unusable { missing: "fi_tsend" })?;
             send(self.endpoint, buffer, length, ptr::null_mut(), peer.0, tag, context)

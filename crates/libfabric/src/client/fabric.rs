@@ -33,18 +33,19 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Loads libfabric, finds the provider of this name (any that libfabric knows: `tcp`, `tcp;ofi_rxm`, one of your own in
-    /// `FI_PROVIDER_PATH`) with reliable datagrams and tagged messages, and opens it. The objects it gives stay in the calling thread.
+    /// Loads libfabric, finds the provider of this name (any that libfabric knows: `tcp`, `tcp;ofi_rxm`, one of your
+    /// own in `FI_PROVIDER_PATH`) with reliable datagrams and tagged messages, and opens it. The objects it gives stay
+    /// in the calling thread.
     ///
     /// # Errors
-    /// [`Error::NotInstalled`], [`Error::Unusable`], or [`Error::Call`]: "No data available" from `fi_getinfo` means that there is
-    /// no such provider, or none that reaches this address.
+    /// [`Error::NotInstalled`], [`Error::Unusable`], or [`Error::Call`]: "No data available" from `fi_getinfo` means
+    /// that there is no such provider, or none that reaches this address.
     pub fn open(provider: &str, local: Local<'_>) -> Result<Self, Error> {
         let library = Library::load()?;
         let info = discover(library, provider, local)?;
         let mut this = Self { library, info, fabric: ptr::null_mut(), domain: ptr::null_mut() };
-        // SAFETY: `info` came from fi_getinfo, so its fabric attributes are there; the place for the result is ours. A provider's
-        // table has every function of its `size`.
+        // SAFETY: `info` came from fi_getinfo, so its fabric attributes are there; the place for the result is ours. A
+        // provider's table has every function of its `size`.
         unsafe {
             let result = (library.fabric)((*info).fabric_attr, &raw mut this.fabric, ptr::null_mut());
             this.check("fi_fabric", result as isize)?;
@@ -85,8 +86,8 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // SAFETY: each object is NULL or ours, and what was opened from it is closed already: the endpoint, its queue and its address vector
-        // are closed by `Endpoint`, which owns this.
+        // SAFETY: each object is NULL or ours, and what was opened from it is closed already: the endpoint, its queue
+        // and its address vector are closed by `Endpoint`, which owns this.
         unsafe {
             close(self.domain.cast());
             close(self.fabric.cast());
@@ -113,15 +114,16 @@ fn discover(library: &Library, provider: &str, local: Local<'_>) -> Result<*mut 
         Local::At(address) => (c_string(address)?, FI_SOURCE),
         Local::Toward(peer) => (c_string(peer)?, 0),
     };
-    // With FI_SOURCE a node alone would leave the port open to interpretation: 0 lets the system choose. A peer needs a port that
-    // nobody looks at, for the address only selects the way to it.
+    // With FI_SOURCE a node alone would leave the port open to interpretation: 0 lets the system choose. A peer needs a
+    // port that nobody looks at, for the address only selects the way to it.
     let service: &CStr = if flags == FI_SOURCE { c"0" } else { c"1" };
     let hints = hints(library, &provider)?;
     let mut info = ptr::null_mut();
     // SAFETY: C strings, hints of the library's own making, and a place for the result.
     let result =
         unsafe { (library.getinfo)(API_VERSION, node.as_ptr(), service.as_ptr(), flags, hints, &raw mut info) };
-    // SAFETY: the hints came from fi_dupinfo and are not used again; the name in them was allocated by malloc, as it frees it.
+    // SAFETY: the hints came from fi_dupinfo and are not used again; the name in them was allocated by malloc, as it
+    // frees it.
     unsafe { (library.freeinfo)(hints) };
     if result < 0 {
         return Err(Error::of_call(library, "fi_getinfo", result as isize));
@@ -131,7 +133,8 @@ fn discover(library: &Library, provider: &str, local: Local<'_>) -> Result<*mut 
 
 /// What is asked of a provider. Only fields that libfabric 1.17 has are touched.
 fn hints(library: &Library, provider: &CStr) -> Result<*mut fi_info, Error> {
-    // SAFETY: of NULL, fi_dupinfo makes an empty info with all attribute structures at the library's own size, or gives NULL.
+    // SAFETY: of NULL, fi_dupinfo makes an empty info with all attribute structures at the library's own size, or gives
+    // NULL.
     let hints = unsafe { (library.dupinfo)(ptr::null()) };
     if hints.is_null() {
         return Err(Error::of_call(library, "fi_allocinfo", -(libc::ENOMEM as isize)));

@@ -33,8 +33,8 @@ impl Library {
     /// The name that the dynamic loader is asked for.
     pub const FILE: &str = "libfabric.so.1";
 
-    /// Loads `libfabric.so.1` from where the dynamic loader finds it. The first call loads; later ones give the same library, or
-    /// the same error.
+    /// Loads `libfabric.so.1` from where the dynamic loader finds it. The first call loads; later ones give the same
+    /// library, or the same error.
     ///
     /// # Errors
     /// [`Error::NotInstalled`], [`Error::Unusable`].
@@ -49,8 +49,9 @@ impl Library {
         if handle.is_null() {
             return Err(Error::NotInstalled { reason: loader_message() });
         }
-        // SAFETY: each function type is the one that the headers declare for that name (see `abi::fabric`). The default version of a
-        // symbol is taken; that only appends fields to structures, and those are allocated by the library itself.
+        // SAFETY: each function type is the one that the headers declare for that name (see `abi::fabric`). The default
+        // version of a symbol is taken; that only appends fields to structures, and those are allocated by the library
+        // itself.
         unsafe {
             Ok(Self {
                 getinfo: core::mem::transmute::<*mut c_void, fi_getinfo_t>(symbol(handle, c"fi_getinfo")?),
@@ -84,8 +85,8 @@ impl Library {
         let mut providers = Vec::new();
         let mut info = first;
         while !info.is_null() {
-            // SAFETY: `info` is an element of the list that fi_getinfo returned, which lives until fi_freeinfo below. Its fabric attributes
-            // and their provider name are C objects that it owns, or NULL.
+            // SAFETY: `info` is an element of the list that fi_getinfo returned, which lives until fi_freeinfo below.
+            // Its fabric attributes and their provider name are C objects that it owns, or NULL.
             unsafe {
                 providers.extend(provider_of(info));
                 info = (*info).next;

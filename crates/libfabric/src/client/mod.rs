@@ -1,8 +1,9 @@
-//! A client of libfabric: one reliable-datagram endpoint, tagged messages, one completion queue that the caller spins on.
+//! A client of libfabric: one reliable-datagram endpoint, tagged messages, one completion queue that the caller spins
+//! on.
 //!
-//! [`Fabric::open`] finds a provider and opens its domain; [`Fabric::endpoint`] makes the endpoint with its [`Slots`], the
-//! buffers that messages are sent from and received into. The two sides exchange [`Endpoint::address`] by means of their own
-//! and [`Endpoint::insert`] the other's.
+//! [`Fabric::open`] finds a provider and opens its domain; [`Fabric::endpoint`] makes the endpoint with its [`Slots`],
+//! the buffers that messages are sent from and received into. The two sides exchange [`Endpoint::address`] by means of
+//! their own and [`Endpoint::insert`] the other's.
 
 mod endpoint;
 mod error;

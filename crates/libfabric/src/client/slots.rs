@@ -17,8 +17,8 @@ pub enum Operation {
     Receive,
 }
 
-/// Equal buffers, each for one message at a time. While an operation is pending the provider owns the buffer's bytes and its
-/// context, and nothing here gives them out.
+/// Equal buffers, each for one message at a time. While an operation is pending the provider owns the buffer's bytes
+/// and its context, and nothing here gives them out.
 #[derive(Debug)]
 pub struct Slots {
     bytes: NonNull<u8>,
@@ -76,8 +76,8 @@ impl Slots {
     /// [`Error::NoSuchSlot`], [`Error::SlotBusy`].
     pub fn bytes(&self, slot: usize) -> Result<&[u8], Error> {
         self.idle(slot)?;
-        // SAFETY: the slot lies inside the allocation, its bytes are initialised, and no provider touches them while nothing is pending;
-        // to make something pending takes `&mut self`.
+        // SAFETY: the slot lies inside the allocation, its bytes are initialised, and no provider touches them while
+        // nothing is pending; to make something pending takes `&mut self`.
         Ok(unsafe { core::slice::from_raw_parts(self.address(slot), self.slot_bytes) })
     }
 
@@ -129,8 +129,8 @@ impl Slots {
 impl Drop for Slots {
     fn drop(&mut self) {
         let contexts = Layout::array::<fi_context2>(self.count()).expect("it was allocated with this layout");
-        // SAFETY: both came from the allocator with these layouts. The endpoint that owned the slots is closed, or it has leaked
-        // them, so that no provider touches them any more.
+        // SAFETY: both came from the allocator with these layouts. The endpoint that owned the slots is closed, or it
+        // has leaked them, so that no provider touches them any more.
         unsafe {
             dealloc(self.bytes.as_ptr(), self.layout);
             dealloc(self.contexts.as_ptr().cast(), contexts);

@@ -176,7 +176,8 @@ fn another_owner_must_have_all_bytes_of_the_region() {
     let domain = registry.allocate_domain().unwrap();
     let mut bytes = vec![0u8; 11];
     let pointer = NonNull::new(bytes.as_mut_ptr()).unwrap();
-    // SAFETY: The vector outlives both, and is not touched meanwhile. The last byte of the region is behind the owner's.
+    // SAFETY: The vector outlives both, and is not touched meanwhile. The last byte of the region is behind the
+    // owner's.
     let (owner, piece) = unsafe { (Buffer::foreign(pointer, 10), Buffer::foreign(pointer.add(1), 10)) };
     let region = registry.register(domain, piece, Access::LOCAL_READ, 0).unwrap();
     region.keep(owner);

@@ -1,13 +1,16 @@
 //! The budget of what is kept for all peers together: places for messages, and bytes of those that are not small.
 //!
-//! What a peer had under way before it was told to ask may go beyond the bytes: up to one window of it (`Settings::window`), and of all peers together as much again as the budget
-//! has. So packets need to be held only when there are no places left, or when peers do not ask. What is beyond the budget comes back into it as it is used less.
+//! What a peer had under way before it was told to ask may go beyond the bytes: up to one window of it
+//! (`Settings::window`), and of all peers together as much again as the budget has. So packets need to be held only
+//! when there are no places left, or when peers do not ask. What is beyond the budget comes back into it as it is used
+//! less.
 
 use std::collections::VecDeque;
 
 use super::receiving::IncomingKey;
 
-/// So many of the messages that wait are looked at when something is given back, so that one that does not fit stops nobody.
+/// So many of the messages that wait are looked at when something is given back, so that one that does not fit stops
+/// nobody.
 const LOOKS: usize = 16;
 
 /// All lost connections together leave behind as much as so many of them.
@@ -101,7 +104,8 @@ impl Budget {
         self.taken
     }
 
-    /// Whether little is left: peers should ask before they send what must be kept. What they have under way before they know it needs the other half.
+    /// Whether little is left: peers should ask before they send what must be kept. What they have under way before
+    /// they know it needs the other half.
     pub(super) const fn is_scarce(&self) -> bool {
         self.live > 0 || self.used > self.limit / 2
     }

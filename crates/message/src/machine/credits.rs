@@ -70,8 +70,8 @@ impl CreditsOwed {
         self.used - self.owed
     }
 
-    /// Whether giving back is worth a packet of its own: half of them are owed, or the peer has none. At most two such packets are under way at a time, for what they bring together
-    /// is no more than there are.
+    /// Whether giving back is worth a packet of its own: half of them are owed, or the peer has none. At most two such
+    /// packets are under way at a time, for what they bring together is no more than there are.
     pub(super) const fn is_due(&self) -> bool {
         self.owed > 0 && (self.owed >= self.granted.div_ceil(2) || self.used == self.granted)
     }

@@ -268,7 +268,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Answers a peer's call. `body` is at most [`crate::Settings::short_bytes`] long; if it is longer than the peer's packets, the peer is told that there is none.
+    /// Answers a peer's call. `body` is at most [`crate::Settings::short_bytes`] long; if it is longer than the peer's
+    /// packets, the peer is told that there is none.
     pub fn answer(&mut self, call: CallId, body: &[u8], host: &mut H) {
         let Some(called) = self.called.remove(AnswerKey::from(KeyData::from_ffi(call.0))) else { return };
         let record = Record::Answer { id: called.id, outcome: Outcome::Done, length: body.len() as u32 };

@@ -20,8 +20,10 @@ impl<H: Host> Machine<H> {
         self.peers.open(peer, terms, data, control, now);
     }
 
-    /// The connection to a peer is gone, or could not be had: everything that is under way with it fails. With `abrupt`, receives that wait for this peer alone fail too. Afterwards
-    /// the peer is as if it had never been connected. No transfer with it touches memory any more. If both sides had agreed to close it, what was to be sent meanwhile waits for a new connection.
+    /// The connection to a peer is gone, or could not be had: everything that is under way with it fails. With
+    /// `abrupt`, receives that wait for this peer alone fail too. Afterwards the peer is as if it had never been
+    /// connected. No transfer with it touches memory any more. If both sides had agreed to close it, what was to be
+    /// sent meanwhile waits for a new connection.
     pub fn handle_lost(&mut self, peer: PeerId, abrupt: bool, host: &mut H) {
         let by_agreement = matches!(self.peers.at(peer).link, Link::Closing | Link::Agreed);
         let places = self.peers.part(peer);
@@ -70,7 +72,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A message that is here stays: where it can be kept without the packets that were held for it, or else within what its peer, and all of them, may leave behind.
+    /// A message that is here stays: where it can be kept without the packets that were held for it, or else within
+    /// what its peer, and all of them, may leave behind.
     fn leave_behind(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &mut self.incoming[key];
         if core::mem::take(&mut incoming.packets).is_empty() {
@@ -122,8 +125,9 @@ impl<H: Host> Machine<H> {
         self.release_places(had_place.into());
     }
 
-    /// Forgets a peer of which nothing is left: it is not connected, nothing is under way with it, and no message of it is kept. From then on its place is
-    /// that of [`PeerId::next`]. There must be no receive for it alone. Returns whether it is so.
+    /// Forgets a peer of which nothing is left: it is not connected, nothing is under way with it, and no message of it
+    /// is kept. From then on its place is that of [`PeerId::next`]. There must be no receive for it alone. Returns
+    /// whether it is so.
     pub fn forget_peer(&mut self, peer: PeerId) -> bool {
         self.peers.forget(peer)
     }
@@ -134,7 +138,8 @@ impl<H: Host> Machine<H> {
         !self.matcher.posted_for(peer).is_empty()
     }
 
-    /// Something else than messages is under way with a peer, so that its connection is not idle. To be undone by [`Machine::release`].
+    /// Something else than messages is under way with a peer, so that its connection is not idle. To be undone by
+    /// [`Machine::release`].
     pub fn hold(&mut self, peer: PeerId) {
         self.peers.at(peer).under_way += 1;
     }
@@ -152,8 +157,9 @@ impl<H: Host> Machine<H> {
         self.peers.get(peer).is_some_and(super::peer::Peer::is_busy)
     }
 
-    /// Whether anything is still to be done here with peers that count, for what was accepted: to be sent, written, answered, or said. A message that
-    /// the peer knows of and that waits for its program is not, unless `is_promised` says that the application counts it as sent.
+    /// Whether anything is still to be done here with peers that count, for what was accepted: to be sent, written,
+    /// answered, or said. A message that the peer knows of and that waits for its program is not, unless `is_promised`
+    /// says that the application counts it as sent.
     #[must_use]
     pub fn owes(&self, counts: impl Fn(PeerId) -> bool, is_promised: impl Fn(&H::Send) -> bool) -> bool {
         let waits = |send: &Outgoing<H::Send>| match send.stage {

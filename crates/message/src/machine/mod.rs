@@ -29,8 +29,8 @@ use crate::matching::{Match, Matcher};
 use crate::pool::Pool;
 use crate::settings::Settings;
 
-/// Receive requests that a connection needs beside those for [`Terms::data_credits`] and [`Terms::control_credits`]: packets that only give credits back cost none, and so many of them may be
-/// under way, two of each class.
+/// Receive requests that a connection needs beside those for [`Terms::data_credits`] and [`Terms::control_credits`]:
+/// packets that only give credits back cost none, and so many of them may be under way, two of each class.
 pub const RESERVED_PACKETS: u16 = 4;
 
 /// A message to send.

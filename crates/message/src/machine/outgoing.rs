@@ -67,7 +67,8 @@ impl<H: Host> Machine<H> {
         self.enqueue(peer, Queued::Message(key), host);
     }
 
-    /// Has a peer's NIC do something: `body` is at most [`crate::Settings::short_bytes`] long. [`Host::answered`] brings the answer.
+    /// Has a peer's NIC do something: `body` is at most [`crate::Settings::short_bytes`] long. [`Host::answered`]
+    /// brings the answer.
     pub fn call(&mut self, peer: PeerId, ticket: Ticket, body: &[u8], host: &mut H) {
         let body = Some(self.pool.take(body));
         let key = self.calls.insert(Call { peer, ticket, body });
@@ -91,7 +92,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Cancels the oldest send for which `is_it` holds and of which nothing was sent. Returns whether there was one. Looks at all sends.
+    /// Cancels the oldest send for which `is_it` holds and of which nothing was sent. Returns whether there was one.
+    /// Looks at all sends.
     pub fn cancel_send(&mut self, mut is_it: impl FnMut(&H::Send) -> bool, host: &mut H) -> bool {
         let fitting = self.outgoing.iter().filter(|(_, send)| send.stage == Stage::Queued && is_it(&send.user));
         let Some((key, peer)) = fitting.min_by_key(|(_, send)| send.order).map(|(key, send)| (key, send.peer)) else {

@@ -49,19 +49,22 @@ enum Packed {
 const ALONE: usize = 2;
 
 impl<H: Host> Machine<H> {
-    /// A peer to whom a packet can be sent, or for whom there is a credit that [`Machine::reserve_packet`] was refused. It is named once: who can't send to it now asks
-    /// [`Machine::poll_packet`] on its own later. After a packet it is named again if there is more.
+    /// A peer to whom a packet can be sent, or for whom there is a credit that [`Machine::reserve_packet`] was refused.
+    /// It is named once: who can't send to it now asks [`Machine::poll_packet`] on its own later. After a packet it is
+    /// named again if there is more.
     pub fn next_ready(&mut self) -> Option<PeerId> {
         self.peers.next_ready()
     }
 
-    /// Whether what can be sent to a peer may wait for a moment, to go out with a message of our own: it says that messages have arrived, or gives credits back.
+    /// Whether what can be sent to a peer may wait for a moment, to go out with a message of our own: it says that
+    /// messages have arrived, or gives credits back.
     pub fn is_patient(&mut self, peer: PeerId) -> bool {
         self.peers.at(peer).is_patient()
     }
 
-    /// Writes the next packet to a connected peer into `out`, which has room for one of the peer's size. Returns its length; `None` when nothing is to be sent, or nothing may be. Sends in it that
-    /// need no answer have completed with this.
+    /// Writes the next packet to a connected peer into `out`, which has room for one of the peer's size. Returns its
+    /// length; `None` when nothing is to be sent, or nothing may be. Sends in it that need no answer have completed
+    /// with this.
     pub fn poll_packet(&mut self, peer: PeerId, out: &mut [u8], now: Time, host: &mut H) -> Option<usize> {
         let entry = self.peers.at(peer);
         let room = out.len().min(entry.packet_bytes as usize);
@@ -206,7 +209,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Asks the peer to take a message: to read it when its receive is posted, or, if it does not wait for that, to say where to write it.
+    /// Asks the peer to take a message: to read it when its receive is posted, or, if it does not wait for that, to say
+    /// where to write it.
     fn pack_request(&mut self, key: SendKey, waits: bool, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         if !draft.has_room(weft_wire::message::MAX_HEAD_LENGTH) {
             return Packed::Later;
@@ -255,8 +259,9 @@ impl<H: Host> Machine<H> {
         Packed::Yes
     }
 
-    /// Takes the credit of a packet with messages, for something else that uses up one of the peer's receive requests: a write with immediate data. Returns whether there was one;
-    /// else [`Machine::next_ready`] names the peer once there is, and leaves it the credit until the next packet.
+    /// Takes the credit of a packet with messages, for something else that uses up one of the peer's receive requests:
+    /// a write with immediate data. Returns whether there was one; else [`Machine::next_ready`] names the peer once
+    /// there is, and leaves it the credit until the next packet.
     pub fn reserve_packet(&mut self, peer: PeerId) -> bool {
         let entry = self.peers.at(peer);
         let possible = entry.link == super::peer::Link::Open && entry.data.left() > 0;
@@ -267,7 +272,8 @@ impl<H: Host> Machine<H> {
         possible
     }
 
-    /// Gives back the credit that [`Machine::reserve_packet`] has taken: what it was for was not posted, so the peer will never give it back.
+    /// Gives back the credit that [`Machine::reserve_packet`] has taken: what it was for was not posted, so the peer
+    /// will never give it back.
     pub fn return_packet(&mut self, peer: PeerId) {
         self.peers.at(peer).data.put_back();
         self.peers.wake(peer);

@@ -16,7 +16,8 @@ new_key_type! {
     pub(super) struct CallKey;
 }
 
-/// While so many records wait for control credits, a peer gets no data credits back, for with them it could make us queue more.
+/// While so many records wait for control credits, a peer gets no data credits back, for with them it could make us
+/// queue more.
 pub(crate) const CONTROL_BACKLOG: usize = 512;
 
 /// Calls of a peer that are answered at a time. Others wait, in their packets,
@@ -255,7 +256,8 @@ impl Peers {
         self.push_control(peer, Control { record, body, has_place: false });
     }
 
-    /// The same for the last that is said of a message, which may have had a place in the budget. Who does not let it be sent does not get the place back.
+    /// The same for the last that is said of a message, which may have had a place in the budget. Who does not let it
+    /// be sent does not get the place back.
     pub(super) fn answer_in_place(&mut self, peer: PeerId, record: Record, has_place: bool) {
         self.push_control(peer, Control { record, body: Vec::new(), has_place });
     }
@@ -296,7 +298,8 @@ impl Peers {
         self.wake(peer);
     }
 
-    /// The connection is gone. What waits to be sent stays. Returns how many places in the budget were with what is not said any more.
+    /// The connection is gone. What waits to be sent stays. Returns how many places in the budget were with what is not
+    /// said any more.
     pub(super) fn part(&mut self, peer: PeerId) -> usize {
         let entry = self.at(peer);
         let places = entry.controls.iter().filter(|control| control.has_place).count();

@@ -143,7 +143,8 @@ impl Incoming {
         }
     }
 
-    /// Bytes that it costs to keep it, beside its place and a buffer. What is sent without asking at any time is part of the place.
+    /// Bytes that it costs to keep it, beside its place and a buffer. What is sent without asking at any time is part
+    /// of the place.
     pub(super) fn cost(&self) -> u64 {
         match &self.body {
             Body::Short(bytes) if self.length > UNASKED_BYTES => bytes.capacity() as u64,
@@ -305,7 +306,8 @@ impl<H: Host> Machine<H> {
         Some(incoming)
     }
 
-    /// Takes what it costs to keep a message: within the budget, or else beyond it as far as its peer may go. Returns whether it can be kept.
+    /// Takes what it costs to keep a message: within the budget, or else beyond it as far as its peer may go. Returns
+    /// whether it can be kept.
     pub(super) fn take_budget(&mut self, key: IncomingKey) -> bool {
         let incoming = &mut self.incoming[key];
         let cost = incoming.cost();
@@ -327,7 +329,8 @@ impl<H: Host> Machine<H> {
         true
     }
 
-    /// The bytes of a message are not kept any more: it gives back its part of the budget, or its packets' credits. It keeps its place as long as anything is noted of it.
+    /// The bytes of a message are not kept any more: it gives back its part of the budget, or its packets' credits. It
+    /// keeps its place as long as anything is noted of it.
     pub(super) fn stop_keeping(&mut self, key: IncomingKey) {
         let Some(incoming) = self.incoming.get_mut(key) else { return };
         let waited = incoming.waits_for_budget();
@@ -360,7 +363,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Messages that are kept beyond the budget, or in place of a credit, come within it, as far as it goes. One that does not fit waits on behind the others.
+    /// Messages that are kept beyond the budget, or in place of a credit, come within it, as far as it goes. One that
+    /// does not fit waits on behind the others.
     fn use_budget(&mut self) {
         for _ in 0..self.budget.looks() {
             let Some(key) = self.budget.next_waiting() else { break };
@@ -439,8 +443,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Cancels the oldest posted receive for which `is_it` holds and that no message has matched (of a receive of many messages: that takes more of them). Returns whether there was one.
-    /// Looks at all of them.
+    /// Cancels the oldest posted receive for which `is_it` holds and that no message has matched (of a receive of many
+    /// messages: that takes more of them). Returns whether there was one. Looks at all of them.
     pub fn cancel_receive(&mut self, mut is_it: impl FnMut(&H::Receive) -> bool, host: &mut H) -> bool {
         let receives = &self.receives;
         let found = self.matcher.find_posted_by(|key| is_it(&receives[*key].user));
@@ -450,8 +454,8 @@ impl<H: Host> Machine<H> {
         found.is_some()
     }
 
-    /// The oldest message that matches and that nobody has waited for. With `claim` it is set aside under that number, for [`Machine::receive_claimed`] or [`Machine::discard_claimed`].
-    /// A number that is in use finds nothing.
+    /// The oldest message that matches and that nobody has waited for. With `claim` it is set aside under that number,
+    /// for [`Machine::receive_claimed`] or [`Machine::discard_claimed`]. A number that is in use finds nothing.
     pub fn peek(&mut self, source: Option<PeerId>, matching: Option<Match>, claim: Option<u64>) -> Option<Peek> {
         let found = self.matcher.find_unexpected(source, matching)?;
         let key = *self.matcher.unexpected(found)?;

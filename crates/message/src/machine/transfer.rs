@@ -26,8 +26,9 @@ pub(super) fn write_ticket(key: SendKey) -> Ticket {
 }
 
 impl<H: Host> Machine<H> {
-    /// A transfer has ended that [`Host::read`] or [`Host::write`] asked for. A transfer that fails while its connection stands is one that the NIC refused for reasons of this side: then it
-    /// must break the connection off, for what comes after a write that never was would be taken for its end.
+    /// A transfer has ended that [`Host::read`] or [`Host::write`] asked for. A transfer that fails while its
+    /// connection stands is one that the NIC refused for reasons of this side: then it must break the connection off,
+    /// for what comes after a write that never was would be taken for its end.
     pub fn handle_transferred(&mut self, ticket: Ticket, outcome: Result<(), Failure>, host: &mut H) {
         if ticket.0 & WRITE == 0 {
             self.on_read(IncomingKey::from(KeyData::from_ffi(ticket.0)), outcome, host);
@@ -36,7 +37,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A peer asks to write a message that nobody waits for: it gets a buffer, if there is one within the budget and that is not scarce. Else it waits until somebody does.
+    /// A peer asks to write a message that nobody waits for: it gets a buffer, if there is one within the budget and
+    /// that is not scarce. Else it waits until somebody does.
     pub(super) fn allocate(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &mut self.incoming[key];
         let Body::Asked { id: peers_id } = incoming.body else { return };

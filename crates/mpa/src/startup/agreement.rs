@@ -29,11 +29,14 @@ pub struct Agreement {
     pub ird: u16,
     /// How many read requests this side may have under way at a time.
     pub ord: u16,
-    /// The IRD that the peer said, [`NOT_NEGOTIATED`](super::NOT_NEGOTIATED) when it said none. RFC 6581 section 9.1: to be shown to the application.
+    /// The IRD that the peer said, [`NOT_NEGOTIATED`](super::NOT_NEGOTIATED) when it said none. RFC 6581 section 9.1:
+    /// to be shown to the application.
     pub peer_ird: u16,
-    /// The ORD that the peer said, [`NOT_NEGOTIATED`](super::NOT_NEGOTIATED) when it said none. RFC 6581 section 9.1: to be shown to the application.
+    /// The ORD that the peer said, [`NOT_NEGOTIATED`](super::NOT_NEGOTIATED) when it said none. RFC 6581 section 9.1:
+    /// to be shown to the application.
     pub peer_ord: u16,
-    /// Peer-to-peer: what the initiator opens with, before any other FPDU (RFC 6581 section 5). `None`: its application sends first.
+    /// Peer-to-peer: what the initiator opens with, before any other FPDU (RFC 6581 section 5). `None`: its application
+    /// sends first.
     pub ready_to_receive: Option<ReadyKind>,
     /// What both sides allow.
     pub extensions: Extensions,
@@ -47,8 +50,8 @@ impl Agreement {
         &self.private_data
     }
 
-    /// Whether this side must not send an FPDU before one of the peer's has come and is verified (RFC 5044 section 7.1.2, rule 4): so it is
-    /// for the responder, always.
+    /// Whether this side must not send an FPDU before one of the peer's has come and is verified (RFC 5044
+    /// section 7.1.2, rule 4): so it is for the responder, always.
     #[must_use]
     pub fn responder_must_wait(&self) -> bool {
         self.role == Role::Responder

@@ -36,7 +36,8 @@ impl fmt::Display for StartMisuse {
             Self::PrivateDataTooLong { given, limit } => {
                 write!(
                     f,
-                    "private data of {given} bytes is too long: at most {limit} bytes fit this connection's start-up frame"
+                    "private data of {given} bytes is too long: at most {limit} bytes fit this connection's start-up \
+                     frame"
                 )
             }
             Self::UnknownRevision(revision) => write!(f, "there is no MPA revision {revision}: use 0, 1 or 2"),
@@ -86,8 +87,8 @@ pub enum StartFailure {
     },
     /// The peer closed the connection before its frame was there.
     ClosedEarly,
-    /// The initiator sent more before it had its reply, though it could not know yet what FPDUs must look like (RFC 5044 section 7.1.2,
-    /// rules 2 and 3). Found by the caller, who has the bytes.
+    /// The initiator sent more before it had its reply, though it could not know yet what FPDUs must look like
+    /// (RFC 5044 section 7.1.2, rules 2 and 3). Found by the caller, who has the bytes.
     TalkedEarly,
 }
 
@@ -136,7 +137,8 @@ pub struct Framing {
 /// What is wrong with a start-up frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// The peer does not speak MPA: its bytes differ from the key of the frame that is due (RFC 5044 section 7.1.2, rule 5).
+    /// The peer does not speak MPA: its bytes differ from the key of the frame that is due (RFC 5044 section 7.1.2,
+    /// rule 5).
     Key {
         /// The frame that is due.
         expected: StartKind,
@@ -145,7 +147,8 @@ pub enum Malformed {
         /// What stands there.
         found: u8,
     },
-    /// The peer sent the frame of the other role: both sides are initiators, or both responders (RFC 5044 section 7.1.2, rule 8).
+    /// The peer sent the frame of the other role: both sides are initiators, or both responders (RFC 5044
+    /// section 7.1.2, rule 8).
     WrongRole {
         /// The frame that came.
         received: StartKind,
@@ -190,7 +193,8 @@ pub struct Rejection {
     pub revision: u8,
     /// The responder's IRD. [`NOT_NEGOTIATED`] when it does not say.
     pub ird: u16,
-    /// The responder's ORD: what it would have needed the initiator's IRD to be (RFC 6581 section 9.1). [`NOT_NEGOTIATED`] when it does not say.
+    /// The responder's ORD: what it would have needed the initiator's IRD to be (RFC 6581 section 9.1).
+    /// [`NOT_NEGOTIATED`] when it does not say.
     pub ord: u16,
     /// The private data of the responder's application.
     pub private_data: Box<[u8]>,
@@ -214,7 +218,8 @@ impl fmt::Display for StartFailure {
             Self::Rejected(rejection) => rejection.fmt(f),
             Self::NotEnoughResources { needed, limit, .. } => write!(
                 f,
-                "the peer wants to have {needed} reads under way, this side takes {limit} at a time: raise the IRD to {needed}"
+                "the peer wants to have {needed} reads under way, this side takes {limit} at a time: raise the IRD to \
+                 {needed}"
             ),
             Self::NoReadyToReceive { ours, theirs, .. } => write!(
                 f,
@@ -240,7 +245,8 @@ impl fmt::Display for Malformed {
         match self {
             Self::Key { expected, at, found } => write!(
                 f,
-                "the peer does not speak MPA: byte {at} of what should be an {} is {found:#04x}; is this the right port?",
+                "the peer does not speak MPA: byte {at} of what should be an {} is {found:#04x}; is this the right \
+                 port?",
                 name(*expected)
             ),
             Self::WrongRole { received: StartKind::Request } => {
@@ -254,7 +260,8 @@ impl fmt::Display for Malformed {
             }
             Self::NoRoomForDepths { private_length } => write!(
                 f,
-                "the peer's enhanced start-up frame has {private_length} bytes of private data, too few for its IRD and ORD"
+                "the peer's enhanced start-up frame has {private_length} bytes of private data, too few for its IRD \
+                 and ORD"
             ),
             Self::NotEnhanced => f.write_str("the reply to an enhanced MPA request (revision 2) is not enhanced"),
         }

@@ -57,7 +57,8 @@ pub(super) fn build(offer: &Offer, content: &Content, data: &[u8]) -> Result<Sta
     Ok(frame)
 }
 
-/// Reads the head of the frame that is due. `None` while it is not there; a wrong key is recognised from its first wrong byte.
+/// Reads the head of the frame that is due. `None` while it is not there; a wrong key is recognised from its first
+/// wrong byte.
 pub(super) fn read_header(due: StartKind, bytes: &[u8]) -> Result<Option<StartHeader>, Malformed> {
     if !StartHeader::key_may_follow(due, bytes) {
         return Err(wrong_key(due, bytes));

@@ -38,7 +38,8 @@ impl Initiator {
             reject: false,
             revision: offer.revision,
             crc: offer.crc,
-            // RFC 6581 section 10: a request is enhanced only where something of it is wanted. Who wants nothing asks in revision 1.
+            // RFC 6581 section 10: a request is enhanced only where something of it is wanted. Who wants nothing asks
+            // in revision 1.
             enhanced: (offer.revision == ENHANCED_REVISION).then(|| depths_and_model(&offer)),
             record: offer.extensions.any().then(|| record_of(&offer)),
         };
@@ -46,7 +47,8 @@ impl Initiator {
         Ok((Self { offer }, frame))
     }
 
-    /// Looks at all bytes that have come. When the reply is there, gives what is agreed and how many bytes the reply was.
+    /// Looks at all bytes that have come. When the reply is there, gives what is agreed and how many bytes the reply
+    /// was.
     #[must_use]
     pub fn handle(self, bytes: &[u8]) -> Step<Self, (Agreement, usize)> {
         match self.read(bytes) {
@@ -60,7 +62,8 @@ impl Initiator {
         let Some(header) = read_header(StartKind::Reply, bytes).map_err(StartFailure::Malformed)? else {
             return Ok(None);
         };
-        // RFC 5044 section 7.1.1: a revision that this side cannot speak ends the connection. A rejection is one in any revision.
+        // RFC 5044 section 7.1.1: a revision that this side cannot speak ends the connection. A rejection is one in any
+        // revision.
         if header.revision > self.offer.revision && !header.reject {
             let (received, highest) = (header.revision, self.offer.revision);
             return Err(StartFailure::Incompatible(Incompatible::Revision { received, highest }));
@@ -115,8 +118,8 @@ impl Initiator {
         })
     }
 
-    /// RFC 6581 section 9.2: the initiator opens with a kind that the reply names. Where there is none, or only one side wants
-    /// peer-to-peer, it must say so in a Terminate.
+    /// RFC 6581 section 9.2: the initiator opens with a kind that the reply names. Where there is none, or only one
+    /// side wants peer-to-peer, it must say so in a Terminate.
     fn choose_opening(&self, reply: Option<&Enhanced>, framing: Framing) -> Result<Option<ReadyKind>, StartFailure> {
         let ours = self.offer.ready_to_receive;
         let theirs = reply.and_then(kinds);

@@ -1,27 +1,30 @@
 //! How a connection begins: one MPA Request Frame, one MPA Reply Frame (RFC 5044 section 7.1, RFC 6581).
 //!
-//! Each side says in an [`Offer`] what it wants. The [`Initiator`] sends a request at once and waits for the reply; the [`Responder`] waits for
-//! the request and then [accepts](Request::accept) or [rejects](Request::reject) it. Each state is consumed and gives the next, and the
-//! bytes stay with the caller, who brings *all* that have come and are not consumed yet, from the first, each time. Deadlines are the
-//! caller's too (RFC 5044 section 7.1.2, rules 8 and 10: both sides should have one).
+//! Each side says in an [`Offer`] what it wants. The [`Initiator`] sends a request at once and waits for the reply; the
+//! [`Responder`] waits for the request and then [accepts](Request::accept) or [rejects](Request::reject) it. Each state
+//! is consumed and gives the next, and the bytes stay with the caller, who brings *all* that have come and are not
+//! consumed yet, from the first, each time. Deadlines are the caller's too (RFC 5044 section 7.1.2, rules 8 and 10:
+//! both sides should have one).
 //!
 //! # What is agreed
-//! - **Markers**, per direction: the receiver decides, and the sender obeys (M). They stand 512 bytes apart, or, by the record below, further.
+//! - **Markers**, per direction: the receiver decides, and the sender obeys (M). They stand 512 bytes apart, or, by the
+//!   record below, further.
 //! - **CRC**, for both directions: on when either side wants it (C).
-//! - **Revision**: the responder answers in that of the request, 0, 1 or 2. An initiator takes a reply of a lower revision, never one of a higher.
-//! - **Read depths** (IRD and ORD), only in revision 2 with S: each side ends with an ORD of at most the other's IRD. In other
-//!   revisions, and where a side says [`NOT_NEGOTIATED`], they are what each side has set.
-//! - **Peer-to-peer**, only in revision 2 with S: the initiator opens with a [`ReadyKind`], which the responder chooses among those that the
-//!   initiator has named. Without it the initiator's application must send first: in either case no FPDU of the responder's comes before
-//!   the first one of the initiator's ([`Agreement::responder_must_wait`]).
+//! - **Revision**: the responder answers in that of the request, 0, 1 or 2. An initiator takes a reply of a lower
+//!   revision, never one of a higher.
+//! - **Read depths** (IRD and ORD), only in revision 2 with S: each side ends with an ORD of at most the other's IRD.
+//!   In other revisions, and where a side says [`NOT_NEGOTIATED`], they are what each side has set.
+//! - **Peer-to-peer**, only in revision 2 with S: the initiator opens with a [`ReadyKind`], which the responder chooses
+//!   among those that the initiator has named. Without it the initiator's application must send first: in either case
+//!   no FPDU of the responder's comes before the first one of the initiator's ([`Agreement::responder_must_wait`]).
 //! - **Extensions** that only Weft knows, by the record below.
 //!
 //! # The private data, and the Weft record
 //! ```text
 //! | 4 bytes: IRD, ORD, flags (revision 2 with S) | the application's data | 12 bytes: Weft record |
 //! ```
-//! The record stands at the very end, so that the application of a peer that knows nothing of Weft still finds its data at the start.
-//! All integers are big-endian:
+//! The record stands at the very end, so that the application of a peer that knows nothing of Weft still finds its data
+//! at the start. All integers are big-endian:
 //!
 //! | bytes | content |
 //! |---|---|
@@ -33,14 +36,15 @@
 //! | 9, bit 7 | zero, and not looked at |
 //! | 10-11 | PD_Length of the frame: the record is one only if it ends where the private data ends |
 //!
-//! An initiator sends it when its offer has [`Extensions`]. A responder takes a record off what its application sees, and answers with one of its own
-//! only if it saw one and has extensions to offer. What both name is agreed ([`Agreement::extensions`]). A rejection holds no record.
-//! A plain peer sends none, so nothing is agreed with it, and it is never sent what it does not know. The record takes 12 bytes from
-//! what the application may send; without extensions it takes none.
+//! An initiator sends it when its offer has [`Extensions`]. A responder takes a record off what its application sees,
+//! and answers with one of its own only if it saw one and has extensions to offer. What both name is agreed
+//! ([`Agreement::extensions`]). A rejection holds no record. A plain peer sends none, so nothing is agreed with it, and
+//! it is never sent what it does not know. The record takes 12 bytes from what the application may send; without
+//! extensions it takes none.
 //!
-//! A spacing other than the standard's is used only when both records say it: that of what the responder sends in the request as wanted and in the
-//! reply as kept; that of what the initiator sends in the reply as wanted, after bit 2 of the request. A record in which these bits
-//! are zero says 512 bytes, as does a spacing without a meaning.
+//! A spacing other than the standard's is used only when both records say it: that of what the responder sends in the
+//! request as wanted and in the reply as kept; that of what the initiator sends in the reply as wanted, after bit 2 of
+//! the request. A record in which these bits are zero says 512 bytes, as does a spacing without a meaning.
 
 mod agreement;
 mod errors;
@@ -66,33 +70,38 @@ const ENHANCED_REVISION: u8 = 2;
 /// What one side wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The peer shall put markers into what it sends to this side, so far apart. Other spacings than [`MarkerSpacing::Standard`] need a peer that
-    /// agrees to [`Extensions::marker_spacing`]; any other peer is asked for the standard's.
+    /// The peer shall put markers into what it sends to this side, so far apart. Other spacings than
+    /// [`MarkerSpacing::Standard`] need a peer that agrees to [`Extensions::marker_spacing`]; any other peer is asked
+    /// for the standard's.
     pub receive_markers: Option<MarkerSpacing>,
-    /// CRCs shall be used, in both directions. Off only on an administrator's request (RFC 5044 section 4.4); then they are off if the peer wants
-    /// none either.
+    /// CRCs shall be used, in both directions. Off only on an administrator's request (RFC 5044 section 4.4); then they
+    /// are off if the peer wants none either.
     pub crc: bool,
-    /// Initiator: the revision of the request. Responder: the highest to answer. 0, 1 or 2; higher ones count as 2 for a responder.
+    /// Initiator: the revision of the request. Responder: the highest to answer. 0, 1 or 2; higher ones count as 2 for
+    /// a responder.
     pub revision: u8,
-    /// How many read requests of the peer this side takes at a time, at most. Above 16382 it counts as 16382 where it is negotiated.
+    /// How many read requests of the peer this side takes at a time, at most. Above 16382 it counts as 16382 where it
+    /// is negotiated.
     pub ird: u16,
-    /// How many read requests this side has under way at a time, at most. Above 16382 it counts as 16382 where it is negotiated.
+    /// How many read requests this side has under way at a time, at most. Above 16382 it counts as 16382 where it is
+    /// negotiated.
     pub ord: u16,
-    /// Whether IRD and ORD are negotiated in revision 2. If not, [`NOT_NEGOTIATED`] is sent, and both are what is set here.
+    /// Whether IRD and ORD are negotiated in revision 2. If not, [`NOT_NEGOTIATED`] is sent, and both are what is set
+    /// here.
     pub negotiate_depths: bool,
-    /// Initiator: peer-to-peer is asked for, and it can open with these kinds. Responder: the kinds it can take. A responder with `None`
-    /// refuses requests for peer-to-peer.
+    /// Initiator: peer-to-peer is asked for, and it can open with these kinds. Responder: the kinds it can take. A
+    /// responder with `None` refuses requests for peer-to-peer.
     pub ready_to_receive: Option<ReadyKinds>,
     /// What may be agreed by the Weft record. With none, no record is sent.
     pub extensions: Extensions,
-    /// The most private data to put into a frame, in bytes, everything included. The standard's limit is 512; Linux siw closes the connection
-    /// above 256.
+    /// The most private data to put into a frame, in bytes, everything included. The standard's limit is 512; Linux siw
+    /// closes the connection above 256.
     pub max_private_data: u16,
 }
 
 impl Default for Offer {
-    /// Revision 2 with CRC, without markers (RFC 5044 section 4.4: CRCs are on by default), 16 reads each way, peer-to-peer not asked for and
-    /// not taken, no extensions.
+    /// Revision 2 with CRC, without markers (RFC 5044 section 4.4: CRCs are on by default), 16 reads each way,
+    /// peer-to-peer not asked for and not taken, no extensions.
     fn default() -> Self {
         Self {
             receive_markers: None,
@@ -109,8 +118,8 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// The most private data that the application of an initiator with this offer can send, in bytes: what the IRD and ORD and the
-    /// record leave.
+    /// The most private data that the application of an initiator with this offer can send, in bytes: what the IRD and
+    /// ORD and the record leave.
     #[must_use]
     pub fn private_data_limit(&self) -> usize {
         self.room(self.revision == ENHANCED_REVISION, self.extensions.any())
@@ -129,7 +138,8 @@ impl Offer {
     }
 }
 
-/// What may open a peer-to-peer connection: the initiator's first message, which says that it is ready to receive (RFC 6581 section 9.2).
+/// What may open a peer-to-peer connection: the initiator's first message, which says that it is ready to receive
+/// (RFC 6581 section 9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyKind {
     /// A Send without payload. It takes no receive of the responder's application.
@@ -214,7 +224,8 @@ pub struct Extensions {
     pub atomics_and_immediates: bool,
     /// FPDUs larger than the path's packets (against RFC 5044 section 4.5), which cost less on kernel TCP.
     pub large_fpdus: bool,
-    /// Markers further apart than the 512 bytes of RFC 5044 section 4.3, in the directions whose receivers ask for that.
+    /// Markers further apart than the 512 bytes of RFC 5044 section 4.3, in the directions whose receivers ask for
+    /// that.
     pub marker_spacing: bool,
 }
 

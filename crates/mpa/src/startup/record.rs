@@ -73,7 +73,8 @@ const fn spacing_code(spacing: MarkerSpacing) -> u8 {
     }
 }
 
-/// The spacing of the two low bits. The code that has no meaning yet is the standard's: always possible, and the peer is told so.
+/// The spacing of the two low bits. The code that has no meaning yet is the standard's: always possible, and the peer
+/// is told so.
 const fn spacing(code: u8) -> MarkerSpacing {
     match code & 3 {
         1 => MarkerSpacing::Kilobyte,

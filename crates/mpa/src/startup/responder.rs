@@ -79,13 +79,15 @@ impl Request {
         self.header.revision
     }
 
-    /// The IRD that the initiator said, [`NOT_NEGOTIATED`] when it said none. RFC 6581 section 9.1: to be shown to the application.
+    /// The IRD that the initiator said, [`NOT_NEGOTIATED`] when it said none. RFC 6581 section 9.1: to be shown to the
+    /// application.
     #[must_use]
     pub fn peer_ird(&self) -> u16 {
         self.enhanced.map_or(NOT_NEGOTIATED, |word| word.ird)
     }
 
-    /// The ORD that the initiator said, [`NOT_NEGOTIATED`] when it said none. RFC 6581 section 9.1: to be shown to the application.
+    /// The ORD that the initiator said, [`NOT_NEGOTIATED`] when it said none. RFC 6581 section 9.1: to be shown to the
+    /// application.
     #[must_use]
     pub fn peer_ord(&self) -> u16 {
         self.enhanced.map_or(NOT_NEGOTIATED, |word| word.ord)
@@ -143,8 +145,9 @@ impl Request {
         }
     }
 
-    /// Rejects, with private data of the application. The reply, which the caller sends, also says which IRD and ORD this side would have had.
-    /// RFC 5044 section 7.1.2, rule 2: MPA is over then; the connection may be closed, or used for something else.
+    /// Rejects, with private data of the application. The reply, which the caller sends, also says which IRD and ORD
+    /// this side would have had. RFC 5044 section 7.1.2, rule 2: MPA is over then; the connection may be closed, or
+    /// used for something else.
     ///
     /// # Errors
     /// The private data does not fit; the request is given back.
@@ -223,8 +226,8 @@ impl Request {
         extensions.any().then_some(Record { extensions, wanted, kept })
     }
 
-    /// The one kind that the initiator shall open with. RFC 6581 section 9.2 lets the reply name fewer kinds than this side can take; naming one
-    /// makes both sides know which it will be.
+    /// The one kind that the initiator shall open with. RFC 6581 section 9.2 lets the reply name fewer kinds than this
+    /// side can take; naming one makes both sides know which it will be.
     fn choose_opening(&self) -> Option<ReadyKind> {
         let (ours, theirs) = (self.offer.ready_to_receive?, self.peer_to_peer()?);
         ours.and(theirs).cheapest()
@@ -254,8 +257,8 @@ impl Request {
         let said = |own, peer| {
             if self.offer.negotiate_depths && peer != NOT_NEGOTIATED { own } else { NOT_NEGOTIATED }
         };
-        // RFC 6581 section 9.2: A as in the request, and without it nothing else. With it at least one kind, if need be one that the
-        // initiator cannot send: it then says so in a Terminate.
+        // RFC 6581 section 9.2: A as in the request, and without it nothing else. With it at least one kind, if need be
+        // one that the initiator cannot send: it then says so in a Terminate.
         let kinds = opening.map_or(self.offer.ready_to_receive.unwrap_or_default(), ReadyKinds::only);
         let kinds = if request.peer_to_peer { kinds } else { ReadyKinds::default() };
         Enhanced {

@@ -144,9 +144,9 @@ impl<N: Carrier> Connection<N> {
         if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
     }
 
-    /// The peer has not closed in time. While its host has not acknowledged everything it may be stopped, or slow, so we
-    /// wait on: a host that does not answer at all is found by the port ([`weft_base::PortOptions::peer_timeout`]). What
-    /// is acknowledged reaches the peer when the port is dropped, but might not if it were reset.
+    /// The peer has not closed in time. While its host has not acknowledged everything it may be stopped, or slow, so
+    /// we wait on: a host that does not answer at all is found by the port ([`weft_base::PortOptions::peer_timeout`]).
+    /// What is acknowledged reaches the peer when the port is dropped, but might not if it were reset.
     fn expire_running(&mut self, cx: &mut Context<'_>) -> Outcome {
         let unsent = self.lower.has_unsent();
         let Some((running, lower)) = self.running() else { return Outcome::Idle };

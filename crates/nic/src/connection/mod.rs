@@ -1,7 +1,8 @@
 //! One connection: a lower layer, and the RDMA stream on it once its set-up is done.
 //!
 //! `start` sets up, `placement` is what the lower layer sees of the stream, `completion` reports what has finished,
-//! `nudge` helps a peer that has overlooked something, `close` takes down. This file joins them: [`Connection::drive`] does whatever can be done now, and never blocks.
+//! `nudge` helps a peer that has overlooked something, `close` takes down. This file joins them: [`Connection::drive`]
+//! does whatever can be done now, and never blocks.
 
 mod close;
 mod completion;
@@ -27,13 +28,14 @@ use crate::queues::queue_pair::QueuePair;
 pub(crate) use self::close::Ending;
 pub(crate) use self::start::within_limits;
 
-/// So many bytes of a long answer are worth a wake-up of their own. Each takes some 20 us from whoever computes there; to
-/// place so many takes about 40 us, by which the end comes later than if each packet were placed as it comes.
+/// So many bytes of a long answer are worth a wake-up of their own. Each takes some 20 us from whoever computes there;
+/// to place so many takes about 40 us, by which the end comes later than if each packet were placed as it comes.
 const MOST_AWAITED: u32 = 256 * 1024;
 /// Once a turn has sent so many bytes, what has come is looked at before the rest goes: it may ask for something that
 /// should not wait behind all of that.
 const BYTES_PER_TURN: usize = 128 * 1024;
-/// When sending fails, so many reads at most are made of what the peer has sent before: more than a socket's buffer holds.
+/// When sending fails, so many reads at most are made of what the peer has sent before: more than a socket's buffer
+/// holds.
 const LAST_READS: usize = 1024;
 
 /// What every connection of an engine may use while it is driven.
@@ -44,8 +46,8 @@ pub(crate) struct Context<'a> {
 
 /// Those who take packets as they come off a connection, past the receive queue of its queue pair: message endpoints.
 pub(crate) trait PacketSinks {
-    /// Offers a packet that has come on this queue pair to the one whom the queue pair belongs to. Returns whether it has
-    /// taken it: it may be at work just now.
+    /// Offers a packet that has come on this queue pair to the one whom the queue pair belongs to. Returns whether it
+    /// has taken it: it may be at work just now.
     fn take(&mut self, upper: UpperId, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool;
 }
 
@@ -317,8 +319,8 @@ impl<N: Carrier> Connection<N> {
     /// Has the lower layer send until it takes no more, nothing is left, or `most` bytes were sent.
     fn transmit(&mut self, most: usize, cx: &mut Context<'_>) -> bool {
         let Some((running, lower)) = self.running() else { return false };
-        // Once the stream has ended nothing is accounted for any more; what is left is thrown away, or goes out while the
-        // connection drains.
+        // Once the stream has ended nothing is accounted for any more; what is left is thrown away, or goes out while
+        // the connection drains.
         if running.send_closed || state_has_ended(running.stream.hold().state()) {
             running.cut_short = false;
             return false;
@@ -474,8 +476,8 @@ impl<N: Carrier> Connection<N> {
         !matches!(&self.phase, Phase::Start(_) if self.lower.is_connecting())
     }
 
-    /// How many bytes must come before there is more to do than to place them: all that is missing of a long answer, but
-    /// no more than [`MOST_AWAITED`]. 1 when nothing of it has come since this was asked last.
+    /// How many bytes must come before there is more to do than to place them: all that is missing of a long answer,
+    /// but no more than [`MOST_AWAITED`]. 1 when nothing of it has come since this was asked last.
     pub(crate) fn least_bytes(&mut self) -> u32 {
         let Phase::Running(running) = &mut self.phase else { return 1 };
         let missing = running.stream.hold().missing_of_answer();

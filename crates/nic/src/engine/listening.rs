@@ -22,8 +22,8 @@ pub struct RequestKey(pub(crate) DefaultKey);
 /// So many of them are kept until somebody asks. Further ones are counted.
 const MOST_REFUSED: usize = 64;
 
-/// Requests that have come in whole and wait for the application, oldest first. It lies outside the engine, so that whoever waits for
-/// one need not hold the engine.
+/// Requests that have come in whole and wait for the application, oldest first. It lies outside the engine, so that
+/// whoever waits for one need not hold the engine.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// The error once the listener is closed, or has failed.

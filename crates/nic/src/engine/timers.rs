@@ -20,8 +20,8 @@ pub(super) enum Timed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queued(Option<Time>);
 
-/// The queue. Entries whose time has changed, or that are gone, are left in it and thrown away when they come up: for each
-/// of whom it is about there is at most one entry that counts.
+/// The queue. Entries whose time has changed, or that are gone, are left in it and thrown away when they come up: for
+/// each of whom it is about there is at most one entry that counts.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Time, Timed)>>,
@@ -65,8 +65,8 @@ impl Queued {
         self.0
     }
 
-    /// The entry with this time has come up. Returns whether it is the one that counts: then nothing stands in the queue
-    /// for it now.
+    /// The entry with this time has come up. Returns whether it is the one that counts: then nothing stands in the
+    /// queue for it now.
     pub(super) fn take(&mut self, at: Time) -> bool {
         let counts = self.0 == Some(at);
         if counts {

@@ -12,7 +12,8 @@ use super::{Engine, LONGEST_DOZE, Member, Upper};
 use crate::connection::Connection;
 use crate::lower::{Carrier, Lower as _};
 
-/// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the operating system instead.
+/// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the
+/// operating system instead.
 const COOL_AFTER_LOOKS: u32 = 4;
 /// So many connections are cheaper to look at one by one than to ask the operating system about.
 const FEW_HOT: usize = 2;
@@ -67,7 +68,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.hot.push(key);
     }
 
-    /// While they are few, or when they have been left alone for long, they are looked at; else when the operating system tells of them.
+    /// While they are few, or when they have been left alone for long, they are looked at; else when the operating
+    /// system tells of them.
     pub(super) fn look_after_dozing(&mut self) {
         if self.dozing.len() + self.hot.len() <= FEW_HOT || self.now >= self.dozing_until {
             self.end_doze();
@@ -86,7 +88,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.cool_each(|_| 1);
     }
 
-    /// The same before a sleep of no more than [`Engine::until_deadline`]: where a long answer is coming, not each part of it ends that.
+    /// The same before a sleep of no more than [`Engine::until_deadline`]: where a long answer is coming, not each part
+    /// of it ends that.
     pub(crate) fn doze(&mut self) {
         self.cool_each(Connection::least_bytes);
     }

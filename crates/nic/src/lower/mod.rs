@@ -6,11 +6,14 @@
 //! connection it has through [`Above`].
 //!
 //! A layer that does more than a byte stream does keeps to these:
-//! - each [`Arrival`] starts where the one before ends, and is as long as its segment's payload, one more with DDP's Last flag;
-//! - [`weft_rdmap::Stream::handle_sent`] counts segments in the order in which they were taken, once the layer needs them no more;
+//! - each [`Arrival`] starts where the one before ends, and is as long as its segment's payload, one more with DDP's
+//!   Last flag;
+//! - [`weft_rdmap::Stream::handle_sent`] counts segments in the order in which they were taken, once the layer needs
+//!   them no more;
 //! - what the stream refuses without blame ends nothing: what it knows is acknowledged again, what it can't take now is
 //!   offered again later;
-//! - acknowledgements are taken in [`Lower::transmit`] as well, for after an error, or [`Got::Over`], nothing is received;
+//! - acknowledgements are taken in [`Lower::transmit`] as well, for after an error, or [`Got::Over`], nothing is
+//!   received;
 //! - [`Got::End`] comes when everything before the peer's last word is in place.
 //!
 //! Which lower layer a network's streams have is said by [`weft_base::Network::Stack`], a tag: [`Stack`] gives it a
@@ -354,8 +357,8 @@ pub trait Lower<N: Network>: Sized {
         false
     }
 
-    /// Has a packet of at most `most` bytes written straight to where it is sent from. `write` says how long it has become, or
-    /// that there is none; it is asked only where a packet can go.
+    /// Has a packet of at most `most` bytes written straight to where it is sent from. `write` says how long it has
+    /// become, or that there is none; it is asked only where a packet can go.
     fn pass_packet<A: Above>(
         &mut self,
         _above: &mut A,
@@ -380,7 +383,8 @@ pub trait Lower<N: Network>: Sized {
         false
     }
 
-    /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends again.
+    /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends
+    /// again.
     fn has_unsent(&self) -> bool;
 
     /// Whether a request may go out now before anything that was taken from the stream.
@@ -469,8 +473,8 @@ pub trait Lower<N: Network>: Sized {
         1
     }
 
-    /// Asks the network to report `token` once when there is something to do at the port with this index. Room is asked for
-    /// whenever [`Lower::has_unsent`] says so; a layer that waits for something else leaves that out.
+    /// Asks the network to report `token` once when there is something to do at the port with this index. Room is asked
+    /// for whenever [`Lower::has_unsent`] says so; a layer that waits for something else leaves that out.
     ///
     /// # Errors
     /// The operating system refused: it is looked at instead.

@@ -1,4 +1,5 @@
-//! Atomic operations: by RFC 7306 where it has them, else as calls that the peer's engine executes, in the order in which they come.
+//! Atomic operations: by RFC 7306 where it has them, else as calls that the peer's engine executes, in the order in
+//! which they come.
 
 use weft_base::{DomainId, NoDigest, PeerId};
 use weft_memory::{Combine, Element, IoBuffer, MemoryError, Registry, RemoteRight};
@@ -65,7 +66,8 @@ fn try_execute(
     }
     let bytes = (call.count as usize).checked_mul(element.size()).ok_or(AtomicStatus::NoOperation)?;
     let parts = usize::from(operation.has_operand()) + usize::from(operation.compares());
-    // A result is never longer than an answer can be: operands of as many bytes have come, or the length is checked here.
+    // A result is never longer than an answer can be: operands of as many bytes have come, or the length is checked
+    // here.
     if bytes == 0 || bytes > MOST || operands.len() != parts * bytes {
         return Err(AtomicStatus::NoOperation);
     }

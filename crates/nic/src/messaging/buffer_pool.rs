@@ -1,4 +1,5 @@
-//! Memory of messages that nobody waited for, kept for the next ones: fresh memory costs a page fault every 4 KiB, and three-way eager messages of 256 KiB then take four times as long.
+//! Memory of messages that nobody waited for, kept for the next ones: fresh memory costs a page fault every 4 KiB, and
+//! three-way eager messages of 256 KiB then take four times as long.
 
 use weft_memory::Buffer;
 
@@ -7,13 +8,14 @@ const MOST_BUFFERS: usize = 64;
 /// and so many bytes in all of them.
 pub(super) const MOST_BYTES: usize = 16 << 20;
 
-/// Buffers that are not used now, the longest unused first, with the id of the peer that has written to them; 0: nobody knows it.
+/// Buffers that are not used now, the longest unused first, with the id of the peer that has written to them; 0: nobody
+/// knows it.
 #[derive(Debug, Default)]
 pub(super) struct BufferPool(Vec<(u64, Buffer)>);
 
 impl BufferPool {
-    /// One of exactly this size, if there is one. Its bytes are zeros, or this peer's own: what it does not write of it and says that it has is given to the application as its message
-    /// (RFC 5042 section 6.3.2).
+    /// One of exactly this size, if there is one. Its bytes are zeros, or this peer's own: what it does not write of it
+    /// and says that it has is given to the application as its message (RFC 5042 section 6.3.2).
     pub(super) fn take(&mut self, size: usize, peer: u64) -> Option<Buffer> {
         // The one that was used last is the warmest.
         let of = |of_peer: bool| {

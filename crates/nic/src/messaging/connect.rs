@@ -1,4 +1,5 @@
-//! How an endpoint's connections come about and end: opened when they are needed, tried one path after the other, accepted from peers, given up.
+//! How an endpoint's connections come about and end: opened when they are needed, tried one path after the other,
+//! accepted from peers, given up.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -44,19 +45,22 @@ pub(crate) fn offer(transport: Transport, settings: &Settings) -> Offer {
     within_limits(&offer, settings)
 }
 
-/// A peer that has said that it is connecting to us is awaited so often, in the time that there is for connecting, and then we try again.
+/// A peer that has said that it is connecting to us is awaited so often, in the time that there is for connecting, and
+/// then we try again.
 const AWAITED_TIMES: u32 = 4;
 
 /// All paths are tried again, each for twice as long, so often; then for no longer.
 const MOST_DOUBLINGS: u32 = 3;
 
-/// A connection that stands has such a part of the time that there is for connecting to turn out dead, when somebody else wants its place.
+/// A connection that stands has such a part of the time that there is for connecting to turn out dead, when somebody
+/// else wants its place.
 pub(super) const ASKED_TIMES: u32 = 8;
 /// The most callers that want the place of one connection, and of all: those beyond are refused at once.
 const MOST_DOUBTED: usize = 4;
 const MOST_DOUBTED_OF_ALL: usize = 64;
 
-/// A caller that says it is whom we are connected with. It is decided when that connection has turned out to be dead, or to live.
+/// A caller that says it is whom we are connected with. It is decided when that connection has turned out to be dead,
+/// or to live.
 pub(super) struct Doubted {
     request: RequestKey,
     info: RequestInfo,
@@ -106,7 +110,8 @@ impl Core {
         self.give_up(peer, engine);
     }
 
-    /// How long one of the paths to a peer is tried: all together get the time that there is for connecting, and more of it in each further round.
+    /// How long one of the paths to a peer is tried: all together get the time that there is for connecting, and more
+    /// of it in each further round.
     fn time_for_a_path(&self, peer: PeerId) -> Duration {
         let Some(known) = self.host.peers.get(peer) else { return self.settings.connect_timeout };
         let for_each = self.settings.connect_timeout / known.address.paths.len().max(1) as u32;
@@ -449,7 +454,8 @@ impl Core {
         }
     }
 
-    /// Somebody says that the peer has lost the connection that we have. If so, its host says that too as soon as something comes on it.
+    /// Somebody says that the peer has lost the connection that we have. If so, its host says that too as soon as
+    /// something comes on it.
     fn ask_old(&mut self, request: RequestKey, info: RequestInfo, peer: PeerId, now: Time) -> Result<(), Refusal> {
         let Some(asked) = self.host.peers.get(peer).and_then(|known| known.link) else { return Err(Refusal::Tie) };
         let so_many = self.doubted.iter().filter(|doubted| doubted.asked == asked).count();

@@ -1,5 +1,6 @@
-//! An endpoint in the engine: what it is made of, what it takes from its queue pairs for the messages' machine, and what the application asks for.
-//! `connect` has how its connections come about, `sending` what goes out, `ending` how it ends and how failures are told.
+//! An endpoint in the engine: what it is made of, what it takes from its queue pairs for the messages' machine, and
+//! what the application asks for. `connect` has how its connections come about, `sending` what goes out, `ending` how
+//! it ends and how failures are told.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -34,7 +35,8 @@ use crate::queues::completion_queue::{CompletionQueue, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 
-/// An application that has sent so many messages to one peer without looking for completions is in the middle of many: from then on they go out together.
+/// An application that has sent so many messages to one peer without looking for completions is in the middle of many:
+/// from then on they go out together.
 const BURST: u32 = 4;
 /// So many of them at a time.
 const TOGETHER: u32 = 32;
@@ -281,15 +283,15 @@ impl Core {
             link.post_receive(slot);
         }
         if !matches!(handled, Some(Ok(()))) {
-            // The peer does not keep to the protocol: nothing it says from now on can be relied on. (That a packet can't be looked at does not happen; but none is to be lost
-            // without a word.)
+            // The peer does not keep to the protocol: nothing it says from now on can be relied on. (That a packet
+            // can't be looked at does not happen; but none is to be lost without a word.)
             self.break_link(key);
         }
     }
 
-    /// Whether what has come before in this turn has agreed to close this connection. Nothing that comes behind it is heard:
-    /// credits that the peer gave back before it knew may be there already, and for the machine there is no connection, or
-    /// the next one.
+    /// Whether what has come before in this turn has agreed to close this connection. Nothing that comes behind it is
+    /// heard: credits that the peer gave back before it knew may be there already, and for the machine there is no
+    /// connection, or the next one.
     fn is_leaving(&self, key: LinkKey, peer: PeerId) -> bool {
         self.host.to_disconnect.contains(&peer)
             && self.host.peers.get(peer).is_some_and(|known| known.link == Some(key))
@@ -460,7 +462,8 @@ impl Core {
         }
         let Some(known) = self.host.peers.get_mut(peer) else { return Err(EndpointError::UnknownPeer(peer)) };
         known.is_asked = true;
-        // What waits for the peers' applications must not keep what is sent next from them: they may wait for that first.
+        // What waits for the peers' applications must not keep what is sent next from them: they may wait for that
+        // first.
         let (under_way, announced) = (self.host.sends_under_way, self.host.sends_announced);
         if under_way - announced >= self.settings.send_depth as usize
             || announced >= self.settings.announced_depth as usize
@@ -505,7 +508,8 @@ impl Core {
         Ok(())
     }
 
-    /// Whether this message should wait for others to go out with: the application posts many, and will look for completions soon.
+    /// Whether this message should wait for others to go out with: the application posts many, and will look for
+    /// completions soon.
     fn is_in_burst<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &Engine<N, C>) -> bool {
         if !engine.settings.progress.caller_runs() {
             return false;
@@ -645,7 +649,8 @@ impl Upper for Core {
         self.wake_at
     }
 
-    /// A packet has come on this connection, and stands somewhere for a moment. Returns whether it was taken; else it must come as those do for which there are receive requests.
+    /// A packet has come on this connection, and stands somewhere for a moment. Returns whether it was taken; else it
+    /// must come as those do for which there are receive requests.
     fn take_arrival(&mut self, key: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
         self.has_arrivals = true;
         // What came before it goes before it.

@@ -23,9 +23,10 @@ impl Core {
         self.host.undelivered = Some(Undelivered::default());
     }
 
-    /// Whether something that was accepted has not gone out, to peers that are connected and to those that are yet to be. What is laid out goes
-    /// before a graceful end. A message of which the peer knows, and which waits for its program to receive it, is owed only if it is kept here.
-    /// To callers of whom the application knows nothing, nothing is owed: they may be strangers who want to keep the endpoint open.
+    /// Whether something that was accepted has not gone out, to peers that are connected and to those that are yet to
+    /// be. What is laid out goes before a graceful end. A message of which the peer knows, and which waits for its
+    /// program to receive it, is owed only if it is kept here. To callers of whom the application knows nothing,
+    /// nothing is owed: they may be strangers who want to keep the endpoint open.
     pub(crate) fn owes(&self) -> bool {
         self.leaves_undone(|peer| self.is_known(peer), Outbound::is_kept)
     }
@@ -100,7 +101,8 @@ impl Core {
         for peer in self.host.peers.ids() {
             self.fail_all(peer, EndpointFailure::Closed, true);
             if self.machine.is_busy(peer) {
-                // It was about to be closed by agreement, and what was to be sent meanwhile waits for another connection.
+                // It was about to be closed by agreement, and what was to be sent meanwhile waits for another
+                // connection.
                 self.lose_peer(peer, EndpointFailure::Closed, true);
             }
         }
@@ -129,7 +131,8 @@ impl Core {
         }
     }
 
-    /// The connection to a peer is gone. What the application asked for and was not begun still waits for its turn, and for another connection.
+    /// The connection to a peer is gone. What the application asked for and was not begun still waits for its turn, and
+    /// for another connection.
     pub(super) fn lose_peer(&mut self, peer: PeerId, failure: EndpointFailure, abrupt: bool) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.failure = Some(failure);

@@ -21,7 +21,8 @@ use crate::counters::Counters;
 /// Injected messages up to so many bytes are kept in the request itself.
 const SMALL: usize = 64;
 
-/// So many sends at most have their memory exposed at a time, so that the memory table has room for others. Peers say where to write the messages of those beyond,
+/// So many sends at most have their memory exposed at a time, so that the memory table has room for others. Peers say
+/// where to write the messages of those beyond,
 const MOST_EXPOSED: usize = 8192;
 /// but for those that are longer than this: they are no work for one write.
 const LONGEST_WRITTEN: u64 = 1 << 30;
@@ -108,7 +109,8 @@ pub(super) struct InUse {
     memory: IoBuffer,
 }
 
-/// What an injected message of this length counts for [`NicHost::injected_bytes`]: those that are kept in the request itself count nothing.
+/// What an injected message of this length counts for [`NicHost::injected_bytes`]: those that are kept in the request
+/// itself count nothing.
 pub(super) const fn injected_bytes(length: usize) -> u64 {
     if length <= SMALL { 0 } else { length as u64 }
 }
@@ -170,7 +172,8 @@ pub(super) struct Answered {
     pub(super) answer: Result<Vec<u8>, Failure>,
 }
 
-/// The NIC, for the machine of messages: it does at once what is only memory, and notes the rest for [`super::core::Core`].
+/// The NIC, for the machine of messages: it does at once what is only memory, and notes the rest for
+/// [`super::core::Core`].
 pub(super) struct NicHost {
     pub(super) registry: Registry,
     pub(super) domain: DomainId,
@@ -246,8 +249,8 @@ impl NicHost {
         !nothing
     }
 
-    /// Queues one-sided work with a peer. What the messages' protocols need goes before what the application asks for: that may wait for a fence or a credit, and so for
-    /// messages that are under way.
+    /// Queues one-sided work with a peer. What the messages' protocols need goes before what the application asks for:
+    /// that may wait for a fence or a credit, and so for messages that are under way.
     pub(super) fn add_work(&mut self, peer: PeerId, work: Work) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         let before = if work.is_user() { None } else { known.work.iter().position(Work::is_user) };

@@ -1,4 +1,5 @@
-//! Callers that nobody has named, and that have left: the newest are remembered, for what they have said may not have been read yet, and the others make room.
+//! Callers that nobody has named, and that have left: the newest are remembered, for what they have said may not have
+//! been read yet, and the others make room.
 
 use weft_base::PeerId;
 use weft_wire::message::Refusal;
@@ -18,8 +19,8 @@ impl Core {
         self.host.peers.add_caller(address).map_err(|_| Refusal::Full)
     }
 
-    /// Forgets callers that have left first, if there are many of them, and one at least if there is no room for another peer. Those with whom something is
-    /// under way, or of whom something is kept, stay.
+    /// Forgets callers that have left first, if there are many of them, and one at least if there is no room for
+    /// another peer. Those with whom something is under way, or of whom something is kept, stay.
     pub(super) fn forget_some(&mut self) {
         let is_full = self.host.peers.is_full();
         for _ in 0..if is_full { LOOKS_FOR_ROOM } else { LOOKS } {

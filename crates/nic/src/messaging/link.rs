@@ -1,4 +1,5 @@
-//! A connection of an endpoint: a queue pair, the memory that packets come into, and the memory that they are sent from.
+//! A connection of an endpoint: a queue pair, the memory that packets come into, and the memory that they are sent
+//! from.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -115,7 +116,8 @@ pub(super) struct Link {
     pub(super) proving: Option<Proving>,
     /// The serial number of the peer's hello.
     pub(super) peer_serial: u64,
-    /// Memory that packets come into, all slots in one region: its pages are taken when packets come that can't go the short way.
+    /// Memory that packets come into, all slots in one region: its pages are taken when packets come that can't go the
+    /// short way.
     inbox: Region,
     /// Memory that packets are sent from, once it was needed.
     outbox: Option<Region>,
@@ -207,7 +209,8 @@ impl Link {
         let _ = self.queue_pair.post_receive(&self.registry, request);
     }
 
-    /// Looks at the packet of so many bytes in a slot that was received, in `scratch`: others may come into the region meanwhile. `None` when there is no such thing.
+    /// Looks at the packet of so many bytes in a slot that was received, in `scratch`: others may come into the region
+    /// meanwhile. `None` when there is no such thing.
     pub(super) fn look_at_packet<R>(
         &self,
         slot: u16,
@@ -226,13 +229,14 @@ impl Link {
         start..start + u64::from(length)
     }
 
-    /// Whether a packet of so many bytes that has come on this queue pair is for this link, and would have fit its receive request.
+    /// Whether a packet of so many bytes that has come on this queue pair is for this link, and would have fit its
+    /// receive request.
     pub(super) fn takes(&self, queue_pair: &Arc<QueuePair>, length: usize) -> bool {
         length <= self.slot_bytes as usize && !self.phase.is_early() && Arc::ptr_eq(&self.queue_pair, queue_pair)
     }
 
-    /// Whether what comes is for the messages' machine: not what comes late, on a connection that both sides have agreed to close, for there may be another one by then; nor what
-    /// comes from a peer that has broken the protocol.
+    /// Whether what comes is for the messages' machine: not what comes late, on a connection that both sides have
+    /// agreed to close, for there may be another one by then; nor what comes from a peer that has broken the protocol.
     pub(super) fn is_heard(&self) -> bool {
         self.phase != Phase::Ending && !self.is_broken
     }
@@ -263,7 +267,8 @@ impl Link {
         self.queue_pair.sends_under_way() < self.queue_pair.send_depth()
     }
 
-    /// Has a packet written, into `scratch`, and posts it. There is room for it. `write` says how long it has become, or that there is none. Returns whether there was one.
+    /// Has a packet written, into `scratch`, and posts it. There is room for it. `write` says how long it has become,
+    /// or that there is none. Returns whether there was one.
     pub(super) fn post_packet(&mut self, scratch: &mut [u8], write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
         let most = scratch.len().min(self.slot_bytes as usize);
         let Some(packet) = write(&mut scratch[..most]).map(|length| &scratch[..length]) else { return false };
@@ -310,7 +315,8 @@ impl Link {
         looked
     }
 
-    /// Posts a work request, for which there is a place. What fails here is completed when the queue pair's end is seen. Returns whether it was taken.
+    /// Posts a work request, for which there is a place. What fails here is completed when the queue pair's end is
+    /// seen. Returns whether it was taken.
     pub(super) fn post(&mut self, request: SendRequest) -> bool {
         let posted = self.queue_pair.submit_one(&self.registry, &request).is_ok();
         self.is_rung |= posted;

@@ -1,5 +1,5 @@
-//! Message endpoints: `weft-message` joined to queue pairs, in the engine. Whoever runs the engine matches messages, answers peers and executes atomics, so they make progress
-//! while the application computes.
+//! Message endpoints: `weft-message` joined to queue pairs, in the engine. Whoever runs the engine matches messages,
+//! answers peers and executes atomics, so they make progress while the application computes.
 
 mod atomic;
 mod buffer_pool;
@@ -36,21 +36,24 @@ pub(crate) type Engine<N, C> = crate::engine::Engine<N, C, EndpointEngine>;
 pub struct EndpointSettings {
     /// Protocols, credits, and what is kept for unexpected messages.
     pub messages: weft_message::Settings,
-    /// Messages and writes up to so many bytes may be injected: copied, so that nobody waits for them. Programs that ask for delivery-complete, as MPICH does, wait for the
-    /// peer's answer to all others.
+    /// Messages and writes up to so many bytes may be injected: copied, so that nobody waits for them. Programs that
+    /// ask for delivery-complete, as MPICH does, wait for the peer's answer to all others.
     pub inject_bytes: u32,
-    /// Bytes of injected messages that have not gone out, or that stay here until their receives are posted. Beyond them nothing is injected.
+    /// Bytes of injected messages that have not gone out, or that stay here until their receives are posted. Beyond
+    /// them nothing is injected.
     pub injected_bytes: u64,
     /// Operand bytes of one atomic operation, at most.
     pub atomic_bytes: u32,
     /// Sends, transfers and atomics under way, at most, without the sends of `announced_depth`.
     pub send_depth: u32,
-    /// Sends that have gone out, or were announced to their peers, and wait for the receives to be posted there, at most. Beyond them nothing is sent until some of them are received.
+    /// Sends that have gone out, or were announced to their peers, and wait for the receives to be posted there, at
+    /// most. Beyond them nothing is sent until some of them are received.
     pub announced_depth: u32,
     /// Receives posted, at most.
     pub receive_depth: u32,
-    /// Peers known, at most, and no more than 1 048 575. Callers that nobody has named are forgotten some time after they have left: when more than a
-    /// quarter of all have, or another one needs the place. Then their numbers mean nobody.
+    /// Peers known, at most, and no more than 1 048 575. Callers that nobody has named are forgotten some time after
+    /// they have left: when more than a quarter of all have, or another one needs the place. Then their numbers mean
+    /// nobody.
     pub peers: u32,
     /// How long to try to reach a peer's host, all its paths together. Its program may take longer:
     /// [`Self::reply_timeout`].
@@ -70,7 +73,8 @@ pub struct EndpointSettings {
 }
 
 impl EndpointSettings {
-    /// The most bytes that an endpoint keeps because of what its peers send, when so many of them are connected at a time. What the application has posted, and peers as such, are not counted.
+    /// The most bytes that an endpoint keeps because of what its peers send, when so many of them are connected at a
+    /// time. What the application has posted, and peers as such, are not counted.
     #[must_use]
     pub fn most_kept(&self, connections: u64) -> u64 {
         let packets = 2 * u64::from(link::slots(&self.messages)) * u64::from(self.messages.packet_bytes);
@@ -116,7 +120,8 @@ pub struct EndpointAttributes {
     pub settings: EndpointSettings,
     /// The engine of the NIC that it belongs to, from 0; its connections are there too. `None`: the first.
     pub engine: Option<usize>,
-    /// What all endpoints of the job have, and nobody else: those without it are not let in. `None`: whoever reaches the port is.
+    /// What all endpoints of the job have, and nobody else: those without it are not let in. `None`: whoever reaches
+    /// the port is.
     pub key: Option<crate::key::JobKey>,
 }
 

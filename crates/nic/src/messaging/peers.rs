@@ -60,7 +60,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Whether the application knows of it: it has named it, or asked for something with it. Others are callers that nobody waits for.
+    /// Whether the application knows of it: it has named it, or asked for something with it. Others are callers that
+    /// nobody waits for.
     pub(super) fn is_known(&self) -> bool {
         self.is_named || self.is_asked
     }
@@ -129,7 +130,8 @@ pub(super) struct Peers {
     left: VecDeque<PeerId>,
 }
 
-/// So large a part of all peers may be callers that have left, before the first of them are forgotten: what they have said may not have been read yet.
+/// So large a part of all peers may be callers that have left, before the first of them are forgotten: what they have
+/// said may not have been read yet.
 const LEFT_PART: usize = 4;
 
 impl Peers {
@@ -163,7 +165,8 @@ impl Peers {
         self.all.iter().map(|known| known.number).collect::<Vec<_>>().into_iter()
     }
 
-    /// The peer with this address, known or new. One that is known by where it is, and not by who it is, is taken for the same.
+    /// The peer with this address, known or new. One that is known by where it is, and not by who it is, is taken for
+    /// the same.
     pub(super) fn find_or_add(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
         if address.paths.is_empty() {
             return Err(EndpointError::Invalid("an address without any path to reach the peer"));
@@ -312,8 +315,9 @@ impl Peers {
         }
     }
 
-    /// Who calls: who is known, or was known at the same paths before it was started again, or else is new. One common path does not make it another one's successor:
-    /// hosts have addresses in common, those of containers for example, and so may this endpoint and the caller.
+    /// Who calls: who is known, or was known at the same paths before it was started again, or else is new. One common
+    /// path does not make it another one's successor: hosts have addresses in common, those of containers for example,
+    /// and so may this endpoint and the caller.
     ///
     /// What a caller says of itself is only believed as far as it comes from where it says, or has proved something.
     pub(super) fn find_caller(&self, address: &Address, origin: Origin) -> Caller {
@@ -329,7 +333,8 @@ impl Peers {
         known.map_or(Caller::New, |known| Caller::Known(*known))
     }
 
-    /// Whether who answers at a peer's address, or calls, may be the one with this id: if another peer is known by that, it is where that one is.
+    /// Whether who answers at a peer's address, or calls, may be the one with this id: if another peer is known by
+    /// that, it is where that one is.
     pub(super) fn may_answer(&self, peer: PeerId, id: u64, origin: Origin) -> bool {
         let Some(known) = self.get(peer) else { return false };
         let wanted = known.address.id;
@@ -344,7 +349,8 @@ impl Peers {
         origin.is_proven || was_there || self.is_at(&known.address.paths, origin)
     }
 
-    /// Whether packets from there may come from one of these addresses. What comes from this host itself may have any of its addresses.
+    /// Whether packets from there may come from one of these addresses. What comes from this host itself may have any
+    /// of its addresses.
     fn is_at(&self, paths: &[SocketAddr], origin: Origin) -> bool {
         let is_owner_process = is_same(origin.remote, origin.local) || origin.remote.to_canonical().is_loopback();
         paths.iter().map(SocketAddr::ip).any(|ip| {

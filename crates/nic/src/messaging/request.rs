@@ -20,10 +20,11 @@ pub const MAX_ADDRESSES: usize = 4;
 /// How an endpoint is named: to whom that name is given, it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Who it is: chosen at random by each endpoint, so that nobody else at the same address is taken for it. 0: not known.
+    /// Who it is: chosen at random by each endpoint, so that nobody else at the same address is taken for it. 0: not
+    /// known.
     pub id: u64,
-    /// The paths that lead to it: a set, of which a lower layer uses one or all. Where it uses one, it takes the first that
-    /// leads there.
+    /// The paths that lead to it: a set, of which a lower layer uses one or all. Where it uses one, it takes the first
+    /// that leads there.
     pub paths: ArrayVec<SocketAddr, MAX_ADDRESSES>,
     /// By what it is called, if that is known: who calls by something else is told so in place of finding nobody.
     pub transport: Option<Transport>,
@@ -91,8 +92,8 @@ pub struct SendPost {
     pub data: Option<u64>,
     /// The bytes.
     pub memory: IoBuffer,
-    /// The bytes are copied at once if need be: the lender may use its memory again as soon as the call has returned. For messages up to
-    /// [`super::EndpointSettings::inject_bytes`].
+    /// The bytes are copied at once if need be: the lender may use its memory again as soon as the call has returned.
+    /// For messages up to [`super::EndpointSettings::inject_bytes`].
     pub inject: bool,
     /// When it completes.
     pub level: Level,
@@ -247,7 +248,8 @@ pub struct TransferPost {
     pub memory: IoBuffer,
     /// The peer's.
     pub place: RemotePlace,
-    /// The peer's, where it is in several pieces, one behind the other: as many bytes together as this side's. `place` does not count then.
+    /// The peer's, where it is in several pieces, one behind the other: as many bytes together as this side's. `place`
+    /// does not count then.
     pub pieces: Vec<RemotePiece>,
     /// A write's immediate data: the peer sees a completion with it when the bytes are there.
     pub data: Option<u64>,
@@ -305,7 +307,8 @@ pub enum Completed {
     Read,
     /// An atomic operation.
     Atomic,
-    /// A peer's write with immediate data. `context` and `op_flags` are 0; `length` is that of the write, or, beyond 1 GiB and for several pieces, of its last part.
+    /// A peer's write with immediate data. `context` and `op_flags` are 0; `length` is that of the write, or, beyond
+    /// 1 GiB and for several pieces, of its last part.
     RemoteWrite,
 }
 
@@ -506,13 +509,21 @@ impl fmt::Display for AttemptFailure {
                 theirs.name()
             ),
             Self::Itself => f.write_str("this endpoint itself listens there: the address is one that its own host has"),
-            Self::KeyWanted => f.write_str("the endpoint there wants a job key, and this one has none (FI_WEFT_KEY is not set here)"),
-            Self::NoKey => f.write_str("the endpoint there has no job key, as this one has (FI_WEFT_KEY is not set there)"),
-            Self::WrongKey => f.write_str("wrong key: the endpoint there has another job key than this one (FI_WEFT_KEY differs)"),
-            Self::Extension => f.write_str("the endpoint there does not understand all that this one says: it is of an older version"),
+            Self::KeyWanted => {
+                f.write_str("the endpoint there wants a job key, and this one has none (FI_WEFT_KEY is not set here)")
+            }
+            Self::NoKey => {
+                f.write_str("the endpoint there has no job key, as this one has (FI_WEFT_KEY is not set there)")
+            }
+            Self::WrongKey => {
+                f.write_str("wrong key: the endpoint there has another job key than this one (FI_WEFT_KEY differs)")
+            }
+            Self::Extension => {
+                f.write_str("the endpoint there does not understand all that this one says: it is of an older version")
+            }
             Self::Elsewhere => f.write_str(
-                "the endpoint there knows this one by other addresses than the one that the connection comes from: name that one too, or give \
-                 both a job key, with which it does not matter (FI_WEFT_KEY)",
+                "the endpoint there knows this one by other addresses than the one that the connection comes from: \
+                 name that one too, or give both a job key, with which it does not matter (FI_WEFT_KEY)",
             ),
         }
     }
@@ -538,8 +549,8 @@ impl fmt::Display for Attempts {
         };
         if !self.0.is_empty() && self.0.iter().all(is_in_vain) {
             f.write_str(
-                "; the peer has offered the loopback alone, which leads to this host itself: if it is on another one, it must \
-                 offer an address of its network (FI_WEFT_INTERFACE there)",
+                "; the peer has offered the loopback alone, which leads to this host itself: if it is on another one, \
+                 it must offer an address of its network (FI_WEFT_INTERFACE there)",
             )?;
         }
         Ok(())
@@ -556,7 +567,10 @@ impl fmt::Display for EndpointFailure {
             Self::Unreachable(attempts) => write!(f, "the peer can't be reached: {attempts}"),
             Self::Lost(error) => write!(f, "the connection to the peer was lost: {error}"),
             Self::Access => f.write_str("the peer grants no such access: no such key, right or range"),
-            Self::Operation => f.write_str("the peer does not do this operation there: not for these elements, or the address is not a multiple of their size"),
+            Self::Operation => f.write_str(
+                "the peer does not do this operation there: not for these elements, or the address is not a multiple \
+                 of their size",
+            ),
             Self::NoMemory => f.write_str("this side's memory table is full"),
             Self::Fault => f.write_str(
                 "the operation's memory is not there any more: it was unmapped, or its file was truncated, before it \
@@ -646,8 +660,8 @@ pub trait Completions: Send + Sync {
     /// Something has completed.
     ///
     /// Called by whoever runs the NIC, under the lock of the engine: nothing else of that engine moves until it
-    /// returns, so it should only note what has happened, and wake who does the rest. It can't use an endpoint or a NIC,
-    /// neither this one nor another one, from this thread:
+    /// returns, so it should only note what has happened, and wake who does the rest. It can't use an endpoint or a
+    /// NIC, neither this one nor another one, from this thread:
     /// - posting, opening, closing, connecting and listening fail: [`EndpointError::InCallback`],
     ///   [`Error::InCallback`](crate::Error::InCallback), [`PostError::InCallback`](crate::PostError::InCallback);
     /// - calls that wait do not: they take what is there and return;

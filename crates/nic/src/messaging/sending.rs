@@ -1,4 +1,5 @@
-//! What an endpoint's queue pairs are to send: packets of the messages' machine, and work requests of transfers, in their order.
+//! What an endpoint's queue pairs are to send: packets of the messages' machine, and work requests of transfers, in
+//! their order.
 
 use weft_base::{Clock, PeerId, Time};
 use weft_rdmap::{RequestFlags, SendRequest};
@@ -172,7 +173,8 @@ impl Core {
         }
     }
 
-    /// Posts the next work request of the application's transfer or atomic at the head of a peer's work. Returns whether that went on.
+    /// Posts the next work request of the application's transfer or atomic at the head of a peer's work. Returns
+    /// whether that went on.
     fn post_user(&mut self, peer: PeerId, number: u32) -> bool {
         match self.host.transfers.get_mut(number) {
             Some(Transfer::User(transfer)) => {

@@ -92,7 +92,8 @@ impl UserTransfer {
         }
     }
 
-    /// The peer's memory for what comes behind so many bytes: where it begins, and how many bytes are there in one piece.
+    /// The peer's memory for what comes behind so many bytes: where it begins, and how many bytes are there in one
+    /// piece.
     pub(super) fn place(&self, done: u64) -> (RemotePlace, u64) {
         let mut before = 0;
         for piece in &self.pieces {
@@ -132,7 +133,8 @@ impl UserTransfer {
         domain: weft_base::DomainId,
     ) -> Result<Operation, EndpointFailure> {
         if self.wrote_all {
-            // Its answer tells that what was written before has arrived: the peer takes both in this order (RFC 5040 section 5.5).
+            // Its answer tells that what was written before has arrived: the peer takes both in this order (RFC 5040
+            // section 5.5).
             self.is_posted = true;
             let (place, _) = self.place(0);
             let source = RemoteTarget { stag: place.stag, offset: place.offset };
@@ -237,7 +239,8 @@ pub(super) fn ensure_registered(
     memory.register(registry, domain, access).map(|_| ())
 }
 
-/// A range of memory that was registered in pieces. `None` when it reaches past their end, or is longer than a request can be.
+/// A range of memory that was registered in pieces. `None` when it reaches past their end, or is longer than a request
+/// can be.
 pub(super) fn gather_of(regions: &[Region], mut offset: u64, mut length: u64) -> Option<Gather> {
     let mut slices = ArrayVec::<Slice, MAX_GATHER>::new();
     for region in regions {
@@ -284,8 +287,8 @@ pub(super) fn failure_of(status: Status, lost: impl FnOnce() -> EndpointFailure)
     }
 }
 
-/// Whether the peer has ended the connection because of a place that it does not let us write to. Its Terminate does not say for which of the writes under way (RFC 5040 section 4.8), so
-/// it stands for all of them.
+/// Whether the peer has ended the connection because of a place that it does not let us write to. Its Terminate does
+/// not say for which of the writes under way (RFC 5040 section 4.8), so it stands for all of them.
 const fn refuses_access(lost: &EndpointFailure) -> bool {
     use weft_wire::terminate::TerminateCode as Code;
     let EndpointFailure::Lost(ConnectionError::Stream(StreamError::Peer(terminate))) = lost else { return false };

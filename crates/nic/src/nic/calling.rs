@@ -75,9 +75,10 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         worker.and_then(|worker| worker.visit(Runner::Visitor)).is_some_and(|mut engine| engine.turn())
     }
 
-    /// A thread is about to sleep on descriptors: something else must run the event loop. With [`Progress::Hybrid`] the NIC's thread
-    /// takes over at once. Without such a thread the operating system watches all connections, and the network's own descriptor becomes
-    /// readable when one of them has something to do. Does nothing in a callback: whoever runs the event loop is in it.
+    /// A thread is about to sleep on descriptors: something else must run the event loop. With [`Progress::Hybrid`] the
+    /// NIC's thread takes over at once. Without such a thread the operating system watches all connections, and the
+    /// network's own descriptor becomes readable when one of them has something to do. Does nothing in a callback:
+    /// whoever runs the event loop is in it.
     pub fn watch(&self) {
         if !self.is_callable() {
             return;
@@ -98,8 +99,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
     }
 
-    /// Has threads that wait in [`Nic::wait_until`] ask again whether they are done: something has changed that the event loop knows nothing of.
-    /// In a callback only those that sleep are told: the one that runs the callback asks again after it.
+    /// Has threads that wait in [`Nic::wait_until`] ask again whether they are done: something has changed that the
+    /// event loop knows nothing of. In a callback only those that sleep are told: the one that runs the callback asks
+    /// again after it.
     pub fn nudge(&self) {
         if !self.is_owner_process() {
             return;
@@ -119,8 +121,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         self.shared.workers.iter().filter_map(|worker| worker.command().next_deadline()).min()
     }
 
-    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if nobody else does. Returns
-    /// whether `done`.
+    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if nobody else
+    /// does. Returns whether `done`.
     ///
     /// `done` runs in a callback: it can't use a NIC or an endpoint ([`crate::Completions::complete`] says more). In a
     /// callback this asks `done` once and does not wait.

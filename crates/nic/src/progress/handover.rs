@@ -1,28 +1,35 @@
 //! Who is the NIC right now: the hand-over of an engine between calling threads and the NIC's own thread.
 //!
-//! Whoever holds the engine's lock is the NIC. This file keeps one promise: **when something is to be done and no calling thread is
-//! there, the NIC's thread is, at the latest [`Handover::away`] later**, but for two cases that stand below. It does so without a wake-up while callers come and go:
+//! Whoever holds the engine's lock is the NIC. This file keeps one promise: **when something is to be done and no
+//! calling thread is there, the NIC's thread is, at the latest [`Handover::away`] later**, but for two cases that stand
+//! below. It does so without a wake-up while callers come and go:
 //!
-//! - A caller that comes back ([`Handover::arrive`]) says that it is there, and switches packets off for the thread's [`Watch`]. When it lets go of
-//!   the engine ([`Handover::depart`]) it leaves a timer behind that ends the thread's sleep.
-//! - From then on it costs a caller nothing: the thread looks now and then how long ago the last visit was ([`Handover::patrol`]).
-//! - When that is too long ago, the thread ([`Handover::serve`]) takes the engine, runs it until there is nothing to do, switches packets on and sleeps
-//!   **outside of the lock**. So a caller that comes back finds the engine free, or free within one turn.
+//! - A caller that comes back ([`Handover::arrive`]) says that it is there, and switches packets off for the thread's
+//!   [`Watch`]. When it lets go of the engine ([`Handover::depart`]) it leaves a timer behind that ends the thread's
+//!   sleep.
+//! - From then on it costs a caller nothing: the thread looks now and then how long ago the last visit was
+//!   ([`Handover::patrol`]).
+//! - When that is too long ago, the thread ([`Handover::serve`]) takes the engine, runs it until there is nothing to
+//!   do, switches packets on and sleeps **outside of the lock**. So a caller that comes back finds the engine free, or
+//!   free within one turn.
 //!
-//! A look costs a timer and a wake-up, on the core that the caller was polling on: 40 us and more in a virtual machine, where setting a timer leaves it. So while
-//! callers come without a pause, the looks become rarer: down to [`Handover::set_patrol`], and further the longer they have come so. The promise then is that long.
+//! A look costs a timer and a wake-up, on the core that the caller was polling on: 40 us and more in a virtual machine,
+//! where setting a timer leaves it. So while callers come without a pause, the looks become rarer: down to
+//! [`Handover::set_patrol`], and further the longer they have come so. The promise then is that long.
 //!
 //! Where runnable threads outnumber the processors ([`Watch::is_crowded`]), a caller that is away is only descheduled;
 //! taking over spends a time slice on work that it does itself when it runs again. So callers may be away for
 //! [`AWAY_IN_A_CROWD`] there, and are not looked after more often: looks alone, every 5 ms, made 16 ranks on two
 //! processors several times slower (`docs/architecture.md`).
 //!
-//! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::follow`]), and looks again whether they are there then.
+//! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::follow`]), and
+//! looks again whether they are there then.
 //!
-//! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that race, one sees what
-//! the other did. The engine's lock is none of them: who is refused it has only read it, and who lets go of it only released it. So a fence stands between a
-//! flag and the lock, on either side ([`Flag::fence`], [`Flag::fence_behind_lock`]); without it a machine of weak order, as ARM is, may lose a wake-up. The tests let
-//! a model checker try the interleavings; it knows no weak order.
+//! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that
+//! race, one sees what the other did. The engine's lock is none of them: who is refused it has only read it, and who
+//! lets go of it only released it. So a fence stands between a flag and the lock, on either side ([`Flag::fence`],
+//! [`Flag::fence_behind_lock`]); without it a machine of weak order, as ARM is, may lose a wake-up. The tests let a
+//! model checker try the interleavings; it knows no weak order.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use core::time::Duration;
@@ -126,7 +133,8 @@ pub(crate) struct Handover<F = AtomicBool> {
     /// How long callers may be away, in nanoseconds.
     away_ns: AtomicU32,
     longest_away_ns: u32,
-    /// Time to the thread's next look while callers come without a pause, and the longest that may become, in nanoseconds.
+    /// Time to the thread's next look while callers come without a pause, and the longest that may become, in
+    /// nanoseconds.
     look_ns: AtomicU32,
     patrol_ns: AtomicU32,
     /// For how long callers have come without a pause, by the thread's looks, in nanoseconds.
@@ -135,8 +143,9 @@ pub(crate) struct Handover<F = AtomicBool> {
 
 /// No shorter than this, for it would cost more than it brings.
 const SHORTEST_AWAY_NS: u32 = 100_000;
-/// Callers whose last visit is no longer ago come without a pause. Much of that may be the thread's own doing: the look begins on the core
-/// that the caller was polling on, with an interrupt, a switch, and in a virtual machine with leaving it.
+/// Callers whose last visit is no longer ago come without a pause. Much of that may be the thread's own doing: the look
+/// begins on the core that the caller was polling on, with an interrupt, a switch, and in a virtual machine with
+/// leaving it.
 const NO_PAUSE: Duration = Duration::from_micros(60);
 /// Callers that have come without a pause for a time may be missed for this part of it when they go...
 const STREAK_PART: u32 = 16;
@@ -162,7 +171,8 @@ impl<F: Flag> Handover<F> {
         }
     }
 
-    /// The longest time between two looks while callers have come without a pause for a short time; never less than they may be away.
+    /// The longest time between two looks while callers have come without a pause for a short time; never less than
+    /// they may be away.
     pub(crate) fn set_patrol(&self, longest: Duration) {
         let longest = u32::try_from(longest.as_nanos()).unwrap_or(u32::MAX);
         self.patrol_ns.store(longest.max(self.longest_away_ns), Ordering::Relaxed);

@@ -181,8 +181,8 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         }
     }
 
-    /// Posts a short request and starts on it, if nobody has the engine: it passes the queues when nothing is to go before
-    /// it ([`Engine::pass_request`]).
+    /// Posts a short request and starts on it, if nobody has the engine: it passes the queues when nothing is to go
+    /// before it ([`Engine::pass_request`]).
     pub(crate) fn post_short(
         &self,
         connection: DefaultKey,
@@ -207,7 +207,8 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         self.wanted.look();
     }
 
-    /// Does what the doorbell was rung for, unless somebody else holds the engine: who lets go of it looks at the doorbell.
+    /// Does what the doorbell was rung for, unless somebody else holds the engine: who lets go of it looks at the
+    /// doorbell.
     fn attend(&self) {
         while self.doorbell.has_rung() {
             // Who has the engine sees the doorbell when it lets go, or the engine is free for us.
@@ -222,8 +223,8 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         }
     }
 
-    /// Runs the loop as its only runner, until `done`, out of time, another thread wants the engine, or this one should sleep and may not do so
-    /// here.
+    /// Runs the loop as its only runner, until `done`, out of time, another thread wants the engine, or this one should
+    /// sleep and may not do so here.
     pub(crate) fn run(&self, spin_policy: &mut SpinPolicy<'_>, may_park: bool, mut done: impl FnMut() -> bool) -> Ran {
         let Some(mut engine) = self.visit(Runner::Waiter) else { return Ran::Busy };
         let give_way = &self.common.give_way;
@@ -407,8 +408,8 @@ impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
         Self { guard: Some(guard), worker, runner, beats: false, since }
     }
 
-    /// Leaves word of this visit for the worker's thread. Returns whether half the time has passed since this was last answered with yes that
-    /// callers may be away.
+    /// Leaves word of this visit for the worker's thread. Returns whether half the time has passed since this was last
+    /// answered with yes that callers may be away.
     fn beat(&mut self) -> bool {
         self.look_at_clock();
         self.worker.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);

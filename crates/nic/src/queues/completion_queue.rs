@@ -48,8 +48,8 @@ const GROWING: usize = 256;
 
 /// A queue of completions with room for a fixed number of them.
 ///
-/// The room is reserved when a work request is posted, so a completion queue can't overflow: posting fails instead, with an error that
-/// says to poll.
+/// The room is reserved when a work request is posted, so a completion queue can't overflow: posting fails instead,
+/// with an error that says to poll.
 pub struct CompletionQueue {
     capacity: usize,
     /// Places that were taken, for work requests that will end here, and not given back without an entry.
@@ -134,8 +134,8 @@ impl CompletionQueue {
         *self.event.lock() = Some(event);
     }
 
-    /// Asks for one wake-up at the next completion of this kind. Completions that are there already wake nobody: poll once more after
-    /// arming.
+    /// Asks for one wake-up at the next completion of this kind. Completions that are there already wake nobody: poll
+    /// once more after arming.
     pub fn arm(&self, arm: Arm) {
         self.armed.store(arm as u8, Ordering::Relaxed);
         // Either the poll sees the completion, or who brings it sees this.

@@ -1,8 +1,8 @@
 //! Where threads sleep that wait for something another thread will do: a completion, a connection, a free engine.
 //!
-//! They sleep for long, so it is likely that some do when the process forks. The standard library's locks keep nothing outside of themselves
-//! that would name those threads in the child, where they don't exist; `parking_lot`'s common table of sleepers does, and a NIC
-//! that the child opens would fall over it.
+//! They sleep for long, so it is likely that some do when the process forks. The standard library's locks keep nothing
+//! outside of themselves that would name those threads in the child, where they don't exist; `parking_lot`'s common
+//! table of sleepers does, and a NIC that the child opens would fall over it.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -50,8 +50,8 @@ impl EventCount {
         self.turned.notify_all();
     }
 
-    /// Sleeps until a turn, or for `timeout`, unless `ready` says that there is nothing to wait for. `ready` is asked after this thread
-    /// is counted as waiting, so a change between the question and the sleep is not missed.
+    /// Sleeps until a turn, or for `timeout`, unless `ready` says that there is nothing to wait for. `ready` is asked
+    /// after this thread is counted as waiting, so a change between the question and the sleep is not missed.
     pub(crate) fn wait(&self, timeout: Duration, ready: impl FnOnce() -> bool) {
         let (entered, turns) = self.turns();
         self.waiting.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! The side of a queue pair that application threads touch: they post here and read its state; the engine takes from here.
+//! The side of a queue pair that application threads touch: they post here and read its state; the engine takes from
+//! here.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -201,7 +202,8 @@ impl QueuePair {
         self.receives.post(registry, request)
     }
 
-    /// Takes the requests until one can't be taken. Returns how many were, and the connection whose doorbell is to be rung.
+    /// Takes the requests until one can't be taken. Returns how many were, and the connection whose doorbell is to be
+    /// rung.
     pub(crate) fn submit(
         &self,
         registry: &Registry,
@@ -265,8 +267,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// As [`QueuePair::submit_one`] for a request that passes the queues: it has no place among those under way, and one
-    /// in the completion queue only if it is signaled, for it never fails. [`QueuePair::end_passing`] follows.
+    /// As [`QueuePair::submit_one`] for a request that passes the queues: it has no place among those under way, and
+    /// one in the completion queue only if it is signaled, for it never fails. [`QueuePair::end_passing`] follows.
     pub(crate) fn admit_passing(&self, registry: &Registry, request: &SendRequest) -> Result<(), PostError> {
         self.check_state()?;
         self.check_request(request)?;

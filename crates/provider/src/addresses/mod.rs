@@ -43,7 +43,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What a number of `rdma/fabric.h` stands for. `FI_FORMAT_UNSPEC` is none of them: who leaves it open has to choose one.
+    /// What a number of `rdma/fabric.h` stands for. `FI_FORMAT_UNSPEC` is none of them: who leaves it open has to
+    /// choose one.
     pub(crate) const fn from_number(number: u32) -> Option<Self> {
         match number {
             FI_SOCKADDR_IN => Some(Self::Ip4),
@@ -55,7 +56,8 @@ impl Format {
         }
     }
 
-    /// The bytes of an address in this format, as `fi_getname` gives them. `None` when the address can't be written so: it has no path of that family.
+    /// The bytes of an address in this format, as `fi_getname` gives them. `None` when the address can't be written so:
+    /// it has no path of that family.
     pub(crate) fn bytes(self, address: &Address) -> Option<Vec<u8>> {
         match self {
             Self::Ip4 => address.paths.iter().find(|path| path.is_ipv4()).map(sockaddr::bytes),
@@ -66,8 +68,8 @@ impl Format {
         }
     }
 
-    /// Writes an address to where C wants it, as `fi_getname` and `fi_av_lookup` do: as much as there is room for. Afterwards `length` says how long it is.
-    /// Returns whether it was cut.
+    /// Writes an address to where C wants it, as `fi_getname` and `fi_av_lookup` do: as much as there is room for.
+    /// Afterwards `length` says how long it is. Returns whether it was cut.
     ///
     /// # Errors
     /// NULL, or an address that can't be written so.
@@ -154,7 +156,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Of the source address in an info: exactly that, if it is a socket address; all of the machine's that it lists, if it is Weft's own; and all that the machine has if there is none.
+    /// Of the source address in an info: exactly that, if it is a socket address; all of the machine's that it lists,
+    /// if it is Weft's own; and all that the machine has if there is none.
     ///
     /// # Errors
     /// An address that is not what the format says.

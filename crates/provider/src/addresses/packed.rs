@@ -22,7 +22,8 @@ pub(crate) const LENGTH: usize = 64;
 const MARK: [u8; 3] = *b"we\x01";
 const HEADER: usize = 16;
 
-/// The bytes of an address. IPv6 addresses for which there is no room any more are left out; so is what has another port than the first. `None` without a path.
+/// The bytes of an address. IPv6 addresses for which there is no room any more are left out; so is what has another
+/// port than the first. `None` without a path.
 pub(crate) fn write(address: &Address) -> Option<[u8; LENGTH]> {
     let port = address.paths.first()?.port();
     let mut bytes = [0; LENGTH];

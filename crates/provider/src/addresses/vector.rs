@@ -1,4 +1,5 @@
-//! Address vectors: a table of peers' addresses. `fi_addr_t` is the place in it, whether it was opened as `FI_AV_MAP` or `FI_AV_TABLE`.
+//! Address vectors: a table of peers' addresses. `fi_addr_t` is the place in it, whether it was opened as `FI_AV_MAP`
+//! or `FI_AV_TABLE`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::size_of;
@@ -59,8 +60,8 @@ impl AddressVector {
         self.entries.read().get(index).cloned()
     }
 
-    /// The place of an address: of an entry that says it is the same endpoint, or else of one with a path in common, if the two do not say that they are different
-    /// endpoints. `None` when nobody has inserted it.
+    /// The place of an address: of an entry that says it is the same endpoint, or else of one with a path in common, if
+    /// the two do not say that they are different endpoints. `None` when nobody has inserted it.
     pub(crate) fn index_of(&self, address: &Address) -> Option<fi_addr_t> {
         self.entries.read().find(address)
     }
@@ -119,7 +120,8 @@ pub(crate) unsafe extern "C" fn open(
         if attributes.is_null() {
             return Err(Errno::INVALID);
         }
-        // SAFETY: libfabric's callers pass what fi_domain gave, or NULL; the attributes have had these fields from the beginning.
+        // SAFETY: libfabric's callers pass what fi_domain gave, or NULL; the attributes have had these fields from the
+        // beginning.
         let (domain, attributes) = unsafe { (hold::<Domain>(domain)?, &mut *attributes) };
         // Processes can't share one.
         if !attributes.name.is_null() || attributes.flags & !(FI_SYMMETRIC | FI_EVENT) != 0 {
@@ -174,7 +176,8 @@ impl<'a> Results<'a> {
     /// Flags that are none; or results shall be reported, and there is no event queue.
     ///
     /// # Safety
-    /// `places` is NULL, or so many can be written there as there are addresses; with `FI_SYNC_ERR`, so can errors at `context`.
+    /// `places` is NULL, or so many can be written there as there are addresses; with `FI_SYNC_ERR`, so can errors at
+    /// `context`.
     unsafe fn new(
         vector: &'a AddressVector,
         places: *mut fi_addr_t,

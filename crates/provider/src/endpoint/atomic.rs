@@ -386,7 +386,8 @@ unsafe extern "C" fn readwrite(
         let (count, place) = (Some(elements), place(address, key)?);
         Ok(Atomic { operands, compare: Pieces::NONE, result, peer, place, count, datatype, op, context })
     };
-    // SAFETY: An endpoint of ours, operands that are there during the call, and room for the result until the completion.
+    // SAFETY: An endpoint of ours, operands that are there during the call, and room for the result until the
+    // completion.
     unsafe { post(Family::Fetch, endpoint, atomic, None) }
 }
 
@@ -410,7 +411,8 @@ unsafe extern "C" fn readwritev(
         let (result, place) = (Pieces { start: results, count: results_count }, place(address, key)?);
         Ok(Atomic { operands, compare: Pieces::NONE, result, peer, place, count: None, datatype, op, context })
     };
-    // SAFETY: An endpoint of ours, operands that are there during the call, and room for the result until the completion.
+    // SAFETY: An endpoint of ours, operands that are there during the call, and room for the result until the
+    // completion.
     unsafe { post(Family::Fetch, endpoint, atomic, None) }
 }
 
@@ -423,7 +425,8 @@ unsafe extern "C" fn readwritemsg(
     flags: u64,
 ) -> ssize_t {
     let result = Pieces { start: results, count: results_count };
-    // SAFETY: An endpoint of ours, a message whose operands are there during the call, and room for the result until the completion.
+    // SAFETY: An endpoint of ours, a message whose operands are there during the call, and room for the result until
+    // the completion.
     unsafe {
         let atomic = || Ok(Atomic { result, ..of_message(message, flags)? });
         post(Family::Fetch, endpoint, atomic, Some(flags))
@@ -452,7 +455,8 @@ unsafe extern "C" fn compwrite(
         let (count, place) = (Some(elements), place(address, key)?);
         Ok(Atomic { operands, compare, result, peer, place, count, datatype, op, context })
     };
-    // SAFETY: An endpoint of ours, operands that are there during the call, and room for the result until the completion.
+    // SAFETY: An endpoint of ours, operands that are there during the call, and room for the result until the
+    // completion.
     unsafe { post(Family::Compare, endpoint, atomic, None) }
 }
 
@@ -480,7 +484,8 @@ unsafe extern "C" fn compwritev(
         let (result, place) = (Pieces { start: results, count: results_count }, place(address, key)?);
         Ok(Atomic { operands, compare, result, peer, place, count: None, datatype, op, context })
     };
-    // SAFETY: An endpoint of ours, operands that are there during the call, and room for the result until the completion.
+    // SAFETY: An endpoint of ours, operands that are there during the call, and room for the result until the
+    // completion.
     unsafe { post(Family::Compare, endpoint, atomic, None) }
 }
 
@@ -497,7 +502,8 @@ unsafe extern "C" fn compwritemsg(
 ) -> ssize_t {
     let compare = Pieces { start: compares, count: compares_count };
     let result = Pieces { start: results, count: results_count };
-    // SAFETY: An endpoint of ours, a message whose operands are there during the call, and room for the result until the completion.
+    // SAFETY: An endpoint of ours, a message whose operands are there during the call, and room for the result until
+    // the completion.
     unsafe {
         let atomic = || Ok(Atomic { compare, result, ..of_message(message, flags)? });
         post(Family::Compare, endpoint, atomic, Some(flags))

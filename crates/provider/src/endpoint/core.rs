@@ -27,7 +27,8 @@ use crate::queue::{CompletionQueue, Completions, Counter, EventQueue, Sources, T
 use crate::remote::RemoteTallies;
 use crate::stderr;
 
-/// The least bytes that are left in a receive of many messages before it ends, if the application does not say otherwise.
+/// The least bytes that are left in a receive of many messages before it ends, if the application does not say
+/// otherwise.
 const MIN_MULTI_RECEIVE: u64 = 64;
 const VERSION_2: u32 = fi_version(2, 0);
 
@@ -67,7 +68,8 @@ impl Capabilities {
         self.has_one_of(FI_MSG | FI_TAGGED, FI_RECV)
     }
 
-    /// Whether it does one of these operations in this direction. No direction at all stands for all of them (fi_getinfo(3)).
+    /// Whether it does one of these operations in this direction. No direction at all stands for all of them
+    /// (fi_getinfo(3)).
     fn has_one_of(self, operations: u64, direction: u64) -> bool {
         const DIRECTIONS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
         self.all & operations != 0 && (self.all & DIRECTIONS == 0 || self.all & direction != 0)
@@ -229,7 +231,8 @@ impl Core {
         if self.domain.api_version() >= VERSION_2 { FI_TAGGED_DIRECTED_RECV } else { 0 }
     }
 
-    /// Where the application says; if it leaves the port open, on the first one that is free of those that the user permits.
+    /// Where the application says; if it leaves the port open, on the first one that is free of those that the user
+    /// permits.
     fn open(&self, report: &Arc<Report>) -> Result<Endpoint, Error> {
         let place = self.place.lock().clone();
         let mut settings = self.domain.settings().clone();

@@ -8,9 +8,9 @@ use super::op_flags::OpFlags;
 
 /// Counts one-sided completions in posting order, across peers.
 ///
-/// libfabric promises no order. But Intel MPI waits in `MPI_Win_flush` until as many are done as had been begun when the wait began, and goes on reading
-/// active messages meanwhile, whose reads count as well. Counted as they end, a read that was begun later stands in for one that is waited for, and the
-/// program finds a window's bytes missing.
+/// libfabric promises no order. But Intel MPI waits in `MPI_Win_flush` until as many are done as had been begun when
+/// the wait began, and goes on reading active messages meanwhile, whose reads count as well. Counted as they end, a
+/// read that was begun later stands in for one that is waited for, and the program finds a window's bytes missing.
 pub(super) struct CounterOrder(Mutex<Queue>);
 
 impl Default for CounterOrder {

@@ -52,10 +52,11 @@ impl Transmit {
     }
 }
 
-/// Match-complete means that the peer has a receive for the message (fi_tagged(3)); what is in the receive's memory has been matched, so delivery-complete says that too.
-/// Transmit-complete means that the peer has the operation, whatever becomes of this side (fi_cq(3)). That the stream below has taken the bytes does not say
-/// that, only an answer of the peer does; so who asks for it waits for the same as with delivery-complete. Who asks for nothing gets what fi_endpoint(3)
-/// leaves to the provider: the memory may be used again.
+/// Match-complete means that the peer has a receive for the message (fi_tagged(3)); what is in the receive's memory has
+/// been matched, so delivery-complete says that too. Transmit-complete means that the peer has the operation, whatever
+/// becomes of this side (fi_cq(3)). That the stream below has taken the bytes does not say that, only an answer of the
+/// peer does; so who asks for it waits for the same as with delivery-complete. Who asks for nothing gets what
+/// fi_endpoint(3) leaves to the provider: the memory may be used again.
 #[inline]
 const fn level(flags: u64) -> Level {
     if flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_TRANSMIT_COMPLETE) == 0 {

@@ -46,7 +46,8 @@ impl Core {
         let (active, peer) = self.transmit_to(send.to)?;
         let mut how = Transmit::injected(flags);
         if active.report.tallies.send.get().is_none() {
-            // Nobody sees when it ends, so the peer need not say: MPICH asks for delivery-complete with everything, for its one-sided operations' sake.
+            // Nobody sees when it ends, so the peer need not say: MPICH asks for delivery-complete with everything, for
+            // its one-sided operations' sake.
             how.level = Level::TransmitComplete;
         }
         self.post_send(active, peer, send, how)

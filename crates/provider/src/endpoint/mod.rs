@@ -1,5 +1,5 @@
-//! `fid_ep`: endpoints as C sees them. A function of the C interface makes a request of what it was given (one module for each table) and posts it ([`core::Core`]); what becomes of
-//! it comes back through [`report::Report`].
+//! `fid_ep`: endpoints as C sees them. A function of the C interface makes a request of what it was given (one module
+//! for each table) and posts it ([`core::Core`]); what becomes of it comes back through [`report::Report`].
 
 mod atomic;
 mod bind;

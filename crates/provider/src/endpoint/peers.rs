@@ -65,7 +65,8 @@ impl Peers {
     fn find_address(&self, peer: PeerId) -> fi_addr_t {
         let generation = self.vector.generation();
         let found = self.endpoint.peer_address(peer).and_then(|address| self.vector.index_of(&address));
-        // Whom the application knows stays known: callers that nobody has named are forgotten some time after they have left.
+        // Whom the application knows stays known: callers that nobody has named are forgotten some time after they have
+        // left.
         if let Some(entry) = found.and_then(|index| self.vector.address(index)) {
             let _ = self.endpoint.peer(&entry);
         }

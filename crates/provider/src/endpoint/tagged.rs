@@ -71,7 +71,8 @@ unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg_tagge
     count(|| {
         check(flags, TAGGED_RECEIVE)?;
         let message = NonNull::new(message.cast_mut()).ok_or(Errno::INVALID)?;
-        // SAFETY: An endpoint of ours; not NULL, so C promises the structure, and memory that is there until the completion.
+        // SAFETY: An endpoint of ours; not NULL, so C promises the structure, and memory that is there until the
+        // completion.
         unsafe {
             let message = message.as_ref();
             let receive = Receive {
@@ -124,7 +125,8 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg_tagge
     count(|| {
         check(flags, TRANSMIT)?;
         let message = NonNull::new(message.cast_mut()).ok_or(Errno::INVALID)?;
-        // SAFETY: An endpoint of ours; not NULL, so C promises the structure, and memory that is there until the completion.
+        // SAFETY: An endpoint of ours; not NULL, so C promises the structure, and memory that is there until the
+        // completion.
         unsafe {
             let message = message.as_ref();
             let send = Send {

@@ -64,7 +64,8 @@ unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
     count(|| {
         check(flags, RECEIVE)?;
         let message = NonNull::new(message.cast_mut()).ok_or(Errno::INVALID)?;
-        // SAFETY: An endpoint of ours; not NULL, so C promises the structure, and memory that is there until the completion.
+        // SAFETY: An endpoint of ours; not NULL, so C promises the structure, and memory that is there until the
+        // completion.
         unsafe {
             let message = message.as_ref();
             let memory = lend_all(message.msg_iov, message.iov_count)?;
@@ -111,7 +112,8 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
     count(|| {
         check(flags, TRANSMIT)?;
         let message = NonNull::new(message.cast_mut()).ok_or(Errno::INVALID)?;
-        // SAFETY: An endpoint of ours; not NULL, so C promises the structure, and memory that is there until the completion.
+        // SAFETY: An endpoint of ours; not NULL, so C promises the structure, and memory that is there until the
+        // completion.
         unsafe {
             let message = message.as_ref();
             let send = Send {

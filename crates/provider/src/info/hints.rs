@@ -54,7 +54,8 @@ impl Hints {
         if hints.is_null() {
             return Ok(Self::default());
         }
-        // SAFETY: Not NULL. `fi_info` has had all of these fields since 1.5, and none of them has moved. What they point to is NULL or has the bytes that are read.
+        // SAFETY: Not NULL. `fi_info` has had all of these fields since 1.5, and none of them has moved. What they
+        // point to is NULL or has the bytes that are read.
         unsafe {
             let format = match (*hints).addr_format {
                 FI_FORMAT_UNSPEC => None,
@@ -109,7 +110,8 @@ unsafe fn prefix<T>(at: *const T, bytes: usize) -> Option<T> {
         return None;
     }
     let mut copy = MaybeUninit::<T>::zeroed();
-    // SAFETY: Not NULL, so as many bytes can be read; no more than a `T` has. It is one afterwards, by this function's contract.
+    // SAFETY: Not NULL, so as many bytes can be read; no more than a `T` has. It is one afterwards, by this function's
+    // contract.
     unsafe {
         core::ptr::copy_nonoverlapping(at.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), bytes.min(size_of::<T>()));
         Some(copy.assume_init())

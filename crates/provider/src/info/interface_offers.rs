@@ -50,8 +50,9 @@ pub(super) fn interface_offers(wanted: &Wanted, machine: Vec<Interface>) -> Vec<
     wide.into_iter().chain(each).filter(named).collect()
 }
 
-/// All interfaces together, if the format can say so. Hosts of one job must write their addresses in one way, how many each may have, so a host that
-/// others can reach has this one even for a single address; only in a text it says no more than the interface's own.
+/// All interfaces together, if the format can say so. Hosts of one job must write their addresses in one way, how many
+/// each may have, so a host that others can reach has this one even for a single address; only in a text it says no
+/// more than the interface's own.
 fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<InterfaceOffer> {
     let (format, least) = match wanted.format {
         None if machine.iter().all(Interface::is_loopback) => return None,

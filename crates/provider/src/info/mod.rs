@@ -92,7 +92,8 @@ fn settings() -> Result<&'static Parameters, Refused> {
     })
 }
 
-/// Addresses from names, or else from hints (`fi_getinfo(3)`: node and service count more; `FI_SOURCE` says that they are ours).
+/// Addresses from names, or else from hints (`fi_getinfo(3)`: node and service count more; `FI_SOURCE` says that they
+/// are ours).
 fn wanted(node: Option<&CStr>, service: Option<&CStr>, flags: u64, hints: &mut Hints) -> Result<Wanted, Refused> {
     let own = flags & FI_SOURCE != 0;
     let named = named(node, service, own, flags & FI_NUMERICHOST != 0, hints.format)?;

@@ -37,7 +37,8 @@ impl fmt::Display for Mismatch {
             Self::Value { what, wanted } => write!(f, "{what}: {wanted} is not possible"),
             Self::Registration { offered } => write!(
                 f,
-                "domain_attr.mr_mode: {offered:#x} is no mode; FI_MR_BASIC or FI_MR_SCALABLE alone are, and since 1.5 the others"
+                "domain_attr.mr_mode: {offered:#x} is no mode; FI_MR_BASIC or FI_MR_SCALABLE alone are, and since 1.5 \
+                 the others"
             ),
             Self::Format(number) => write!(f, "addr_format: {number} is not here"),
         }
@@ -102,8 +103,9 @@ const TRANSMIT_FLAGS: u64 = FI_COMPLETION
     | FI_FENCE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_MORE;
 
-/// One stream for each peer keeps messages, writes and reads in the order in which they were posted, but that a read is answered while what comes behind it is taken
-/// (so not `FI_ORDER_WAR` and `FI_ORDER_SAR`); atomics of one endpoint are executed in order.
+/// One stream for each peer keeps messages, writes and reads in the order in which they were posted, but that a read is
+/// answered while what comes behind it is taken (so not `FI_ORDER_WAR` and `FI_ORDER_SAR`); atomics of one endpoint are
+/// executed in order.
 const ORDER: u64 = FI_ORDER_SAS
     | FI_ORDER_SAW
     | FI_ORDER_WAS
@@ -350,7 +352,8 @@ fn domain(
     one_of("domain_attr.resource_mgmt", wanted.resource_mgmt, &[FI_RM_UNSPEC, FI_RM_DISABLED, FI_RM_ENABLED])?;
     at_most("domain_attr.threading", wanted.threading, FI_THREAD_ENDPOINT)?;
     size("domain_attr.cq_data_size", wanted.cq_data_size, attributes.cq_data_size)?;
-    // Any threading and any progress is served by what is there: the safest, and the most automatic. The application finds the one that it knows.
+    // Any threading and any progress is served by what is there: the safest, and the most automatic. The application
+    // finds the one that it knows.
     attributes.threading = or(wanted.threading, FI_THREAD_SAFE);
     attributes.control_progress = progress_for("domain_attr.control_progress", wanted.control_progress, progress)?;
     attributes.data_progress = progress_for("domain_attr.data_progress", wanted.data_progress, progress)?;
@@ -384,7 +387,8 @@ const fn order(version: u32) -> u64 {
 
 /// What is wanted of some capabilities, and all that is secondary.
 fn narrow(whose: &'static str, has: u64, wanted: u64) -> Result<u64, Mismatch> {
-    // The whole is narrowed by what an info as such asks for; asking a context for secondary ones that the info did not ask for is no mistake.
+    // The whole is narrowed by what an info as such asks for; asking a context for secondary ones that the info did not
+    // ask for is no mistake.
     let lacking = wanted & !(has | SECONDARY);
     if lacking != 0 {
         return Err(Mismatch::Capabilities { whose, lacking });

@@ -24,7 +24,8 @@ use crate::border::{
 use crate::domain::Domain;
 use crate::errno::Errno;
 
-/// Completions that may wait, at least. Applications name the number that they read at a time, which is no measure of how many they have under way.
+/// Completions that may wait, at least. Applications name the number that they read at a time, which is no measure of
+/// how many they have under way.
 const LEAST_SIZE: usize = 64 * 1024;
 /// From this version on applications say how much room they have for `err_data`.
 const ERROR_DATA_SIZED: u32 = fi_version(1, 5);
@@ -40,7 +41,8 @@ pub(crate) struct CompletionQueue {
     completions: Arc<Completions>,
     /// Waits of the application name how many completions they wait for.
     thresholds: bool,
-    /// The latest failure that was read and had something to explain: its number, and what is known of it, which `err_data` may point to.
+    /// The latest failure that was read and had something to explain: its number, and what is known of it, which
+    /// `err_data` may point to.
     explanation: Mutex<(c_int, CString)>,
 }
 
@@ -126,14 +128,16 @@ impl CompletionQueue {
         let to = NonNull::new(to).ok_or(Errno::INVALID)?.as_ptr();
         let (entry, failure) = self.completions.ring.take_failure().ok_or(Errno(FI_EAGAIN))?;
         let version = self.domain.api_version();
-        // SAFETY: C promises the structure of its version; later fields are not touched. `err_data` is one of the application's if its size says so.
+        // SAFETY: C promises the structure of its version; later fields are not touched. `err_data` is one of the
+        // application's if its size says so.
         unsafe {
             write_failure(to, &entry, &failure);
             if version >= ERROR_SOURCE {
                 (&raw mut (*to).src_addr).write(FI_ADDR_NOTAVAIL);
             }
             if failure.is_expected() {
-                // There is nothing to explain, and programs know that: they don't set these fields, so that what stands there is not theirs.
+                // There is nothing to explain, and programs know that: they don't set these fields, so that what stands
+                // there is not theirs.
                 (&raw mut (*to).err_data).write(ptr::null_mut());
                 if version >= ERROR_DATA_SIZED {
                     (&raw mut (*to).err_data_size).write(0);
@@ -194,7 +198,8 @@ pub(crate) unsafe extern "C" fn cq_open(
 ) -> c_int {
     status(|| {
         let attributes = NonNull::new(attributes).ok_or(Errno::INVALID)?.as_ptr();
-        // SAFETY: libfabric's callers pass a domain of ours, the attributes of their version (`xpu_ctx` is not read, which 1.17 lacks), and room for an address; or NULL.
+        // SAFETY: libfabric's callers pass a domain of ours, the attributes of their version (`xpu_ctx` is not read,
+        // which 1.17 lacks), and room for an address; or NULL.
         unsafe {
             let attributes = fi_cq_attr {
                 size: (&raw const (*attributes).size).read(),
@@ -305,16 +310,19 @@ unsafe extern "C" fn strerror(
     buffer: *mut c_char,
     length: usize,
 ) -> *const c_char {
-    // SAFETY: A queue of ours. The explanation is one that `readerr` gave, and so ends with a NUL, or NULL; the buffer has so many bytes, or is NULL.
+    // SAFETY: A queue of ours. The explanation is one that `readerr` gave, and so ends with a NUL, or NULL; the buffer
+    // has so many bytes, or is NULL.
     value(c"".as_ptr(), || unsafe {
-        // Many programs pass the number alone, right after they have read the failure: what is known of that one says more than its kind does.
+        // Many programs pass the number alone, right after they have read the failure: what is known of that one says
+        // more than its kind does.
         let latest = borrow::<CompletionQueue>(cq)?.explanation.lock();
         let known = if explanation.is_null() && latest.0 == number { latest.1.as_ptr().cast() } else { explanation };
         Ok(words(number, known, buffer, length))
     })
 }
 
-/// The words for a failure: its explanation if there is one, else what is known of its number; in `buffer`, if there is one.
+/// The words for a failure: its explanation if there is one, else what is known of its number; in `buffer`, if there is
+/// one.
 ///
 /// # Safety
 /// `explanation` is NULL or a C string, `buffer` is NULL or has `length` bytes.

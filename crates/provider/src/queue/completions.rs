@@ -109,7 +109,8 @@ impl Completions {
         }
     }
 
-    /// Waits until there are `due` completions, or one that failed, or `timeout` milliseconds have passed (negative ones: for ever), or somebody interrupts it; then takes up to `count`.
+    /// Waits until there are `due` completions, or one that failed, or `timeout` milliseconds have passed (negative
+    /// ones: for ever), or somebody interrupts it; then takes up to `count`.
     ///
     /// # Errors
     /// There are none; the next one has failed.

@@ -118,7 +118,8 @@ pub(crate) unsafe extern "C" fn cntr_open(
 ) -> c_int {
     status(|| {
         let attributes = NonNull::new(attributes).ok_or(Errno::INVALID)?.as_ptr();
-        // SAFETY: libfabric's callers pass a domain of ours, the attributes of their version (`xpu_ctx` is not read, which 1.17 lacks), and room for an address; or NULL.
+        // SAFETY: libfabric's callers pass a domain of ours, the attributes of their version (`xpu_ctx` is not read,
+        // which 1.17 lacks), and room for an address; or NULL.
         unsafe {
             let domain = hold::<Domain>(domain)?;
             if (&raw const (*attributes).flags).read() != 0 {

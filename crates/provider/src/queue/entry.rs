@@ -6,7 +6,8 @@ use weft_libfabric::abi::{
     fi_cq_tagged_entry,
 };
 
-/// A completion with everything that any format shows. It begins with a [`fi_cq_tagged_entry`], and every shorter format is the beginning of that.
+/// A completion with everything that any format shows. It begins with a [`fi_cq_tagged_entry`], and every shorter
+/// format is the beginning of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Entry {
@@ -103,7 +104,8 @@ impl Format {
     /// `array` must have room for that entry.
     pub(crate) unsafe fn write(self, array: *mut u8, number: usize, entry: &Entry) {
         let bytes = self.bytes();
-        // SAFETY: The caller promises the room; an entry begins with the bytes of every format (asserted above), none of which is padding.
+        // SAFETY: The caller promises the room; an entry begins with the bytes of every format (asserted above), none
+        // of which is padding.
         unsafe { core::ptr::copy_nonoverlapping((&raw const *entry).cast::<u8>(), array.add(number * bytes), bytes) };
     }
 }

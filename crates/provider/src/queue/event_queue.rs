@@ -246,7 +246,8 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, to: *mut fi_eq_err_entry, flags: u
         let queue = unsafe { borrow::<EventQueue>(eq) }?;
         let to = NonNull::new(to).ok_or(Errno::INVALID)?.as_ptr();
         let failed = queue.events().1.read_failure(flags & FI_PEEK != 0).ok_or(Errno::AGAIN)?;
-        // SAFETY: Not NULL, so C promises the structure. Its last field is not touched, which the first versions lack: there is no data.
+        // SAFETY: Not NULL, so C promises the structure. Its last field is not touched, which the first versions lack:
+        // there is no data.
         unsafe {
             (&raw mut (*to).fid).write(ptr::with_exposed_provenance_mut(failed.object));
             (&raw mut (*to).context).write(ptr::with_exposed_provenance_mut(failed.context));

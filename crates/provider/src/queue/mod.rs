@@ -1,4 +1,5 @@
-//! Where applications learn what has happened: completion queues, counters, event queues, and the sets in which they are polled.
+//! Where applications learn what has happened: completion queues, counters, event queues, and the sets in which they
+//! are polled.
 
 mod completion_queue;
 mod completions;
@@ -88,8 +89,9 @@ impl From<NoWait> for Errno {
             NoWait::Kind(_) => Self::NOT_HERE,
             NoWait::Asleep => {
                 stderr::complain_once(
-                    "FI_WAIT_FD can't be had with FI_WEFT_PROGRESS=caller: nobody runs the NIC while the program sleeps on the descriptor, so it would never \
-                     wake; set FI_WEFT_PROGRESS to hybrid or thread, or wait with calls (FI_WAIT_UNSPEC)",
+                    "FI_WAIT_FD can't be had with FI_WEFT_PROGRESS=caller: nobody runs the NIC while the program \
+                     sleeps on the descriptor, so it would never wake; set FI_WEFT_PROGRESS to hybrid or thread, or \
+                     wait with calls (FI_WAIT_UNSPEC)",
                 );
                 Self::NOT_HERE
             }

@@ -177,7 +177,8 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
         if contexts.is_null() {
             return Err(Errno::INVALID);
         }
-        // SAFETY: Not NULL, so C promises room for `count` of them; they are zeroed first, for they need not be initialised.
+        // SAFETY: Not NULL, so C promises room for `count` of them; they are zeroed first, for they need not be
+        // initialised.
         let contexts = unsafe {
             contexts.write_bytes(0, count);
             core::slice::from_raw_parts_mut(contexts, count)

@@ -10,8 +10,9 @@ use super::failure::Failure;
 
 /// Room that is made at once.
 const FIRST_ROOM: usize = 4096;
-/// The most completions that are kept, if the application did not ask for more. Requests are refused long before that ([`Ring::has_room`]); only what peers cause gets there: messages into a
-/// receive of many, and writes with immediate data.
+/// The most completions that are kept, if the application did not ask for more. Requests are refused long before that
+/// ([`Ring::has_room`]); only what peers cause gets there: messages into a receive of many, and writes with immediate
+/// data.
 const MOST: usize = 1 << 20;
 
 /// Completions that wait to be read, in the order in which they came. An empty one costs its reader a load.
@@ -91,7 +92,8 @@ impl Ring {
         self.publish(&state);
     }
 
-    /// Takes up to `most` completions up to the first that failed, and shows each to `each` with its number. `each` must not use this ring.
+    /// Takes up to `most` completions up to the first that failed, and shows each to `each` with its number. `each`
+    /// must not use this ring.
     #[inline]
     pub(crate) fn take(&self, most: usize, mut each: impl FnMut(usize, &Entry)) -> Taken {
         if self.waiting() == 0 {

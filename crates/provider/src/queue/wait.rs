@@ -32,7 +32,8 @@ pub(crate) enum NoWait {
 }
 
 impl Wait {
-    /// What the application asks for, of a NIC that is run by these: no wait sets, and no mutex with a condition variable.
+    /// What the application asks for, of a NIC that is run by these: no wait sets, and no mutex with a condition
+    /// variable.
     ///
     /// # Errors
     /// There are none of this kind, or not with this progress, or the operating system has no descriptors left.
@@ -69,7 +70,8 @@ impl Wait {
         }
     }
 
-    /// For `fi_trywait`: whether the application may sleep on the descriptor now. `ready` says whether something is there already.
+    /// For `fi_trywait`: whether the application may sleep on the descriptor now. `ready` says whether something is
+    /// there already.
     pub(crate) fn may_sleep(&self, ready: impl Fn() -> bool, watch: impl FnOnce()) -> bool {
         if ready() {
             return false;

@@ -283,7 +283,8 @@ impl Node {
 #[derive(Clone, Copy)]
 pub struct Shared<'a>(pub &'a Node);
 
-// SAFETY: The provider's objects may be used from any thread (`FI_THREAD_SAFE`), and the rest of a node does not change.
+// SAFETY: The provider's objects may be used from any thread (`FI_THREAD_SAFE`), and the rest of a node does not
+// change.
 unsafe impl Send for Shared<'_> {}
 
 /// What the application gives with every endpoint here.

@@ -108,8 +108,8 @@ impl Stream {
         }
     }
 
-    /// Whether a segment says something else of its bytes than early ones that it overlaps. Of those that have had their turn
-    /// nothing is kept.
+    /// Whether a segment says something else of its bytes than early ones that it overlaps. Of those that have had
+    /// their turn nothing is kept.
     fn contradicts_early(&self, whole: Arrival, head: &[u8]) -> bool {
         let Ok(header) = Header::parse(head) else { return false };
         self.order.overlapping(whole).any(|(arrival, received)| {

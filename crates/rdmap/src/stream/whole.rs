@@ -1,6 +1,6 @@
-//! Messages of one segment that pass the queues by: plain Sends of an upper layer that keeps its own account of messages
-//! and of the room for them, and so has no use for a work request, a receive request and a completion of each; and short
-//! Sends and Writes that find nothing before them.
+//! Messages of one segment that pass the queues by: plain Sends of an upper layer that keeps its own account of
+//! messages and of the room for them, and so has no use for a work request, a receive request and a completion of each;
+//! and short Sends and Writes that find nothing before them.
 //!
 //! On the wire they are Sends like all others, numbered with them. Each of these calls says beforehand whether it is
 //! possible; where it is not, the message takes the way of all others.
@@ -85,9 +85,9 @@ impl Stream {
         (is_plain && is_due && self.receives.can_skip(number)).then_some(UNTAGGED_LENGTH)
     }
 
-    /// Copies the payload of the message that [`Stream::find_whole_send`] has found into the receive request that is next:
-    /// it is delivered, and the request complete. `None`: there is no request, or something is wrong with it, and the
-    /// message takes the way of all others.
+    /// Copies the payload of the message that [`Stream::find_whole_send`] has found into the receive request that is
+    /// next: it is delivered, and the request complete. `None`: there is no request, or something is wrong with it, and
+    /// the message takes the way of all others.
     pub fn receive_whole_send(
         &mut self,
         arrival: Arrival,

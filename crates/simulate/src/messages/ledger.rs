@@ -145,7 +145,8 @@ struct Slot {
     is_busy: bool,
     /// Something with it has failed: nobody knows what stands there.
     is_lost: bool,
-    /// Of each byte, whether its last write had only left when it completed, and nothing has shown since that it came. If its connection broke, it was lost without a word.
+    /// Of each byte, whether its last write had only left when it completed, and nothing has shown since that it came.
+    /// If its connection broke, it was lost without a word.
     unsure: Vec<bool>,
 }
 
@@ -564,7 +565,8 @@ impl Ledger {
         Ok(MessageReport { elapsed_ns: now.as_nanos(), ..self.report })
     }
 
-    /// Of two messages that match alike the first went to the receive that was posted first, or to the place before in the same one.
+    /// Of two messages that match alike the first went to the receive that was posted first, or to the place before in
+    /// the same one.
     fn check_order(&mut self) -> Result<(), String> {
         let mut arrivals = Arrivals::new();
         for message in &self.messages {

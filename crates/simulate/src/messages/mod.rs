@@ -1,5 +1,5 @@
-//! A scenario of message endpoints: up to four NICs with one endpoint each send to, receive from, write to, read from and atomically change each other, all at once, and a
-//! ledger of all requests says what may come of them.
+//! A scenario of message endpoints: up to four NICs with one endpoint each send to, receive from, write to, read from
+//! and atomically change each other, all at once, and a ledger of all requests says what may come of them.
 
 mod ledger;
 mod party;
@@ -148,7 +148,8 @@ struct Run<T: Tag> {
     networks: usize,
 }
 
-/// Settings with which packets come by all ways: straight from staging to their endpoint, or into a receive request as long ones do.
+/// Settings with which packets come by all ways: straight from staging to their endpoint, or into a receive request as
+/// long ones do.
 fn settings(random: &mut Random, scenario: &MessageScenario) -> Settings {
     let verify = if random.below(4) == 0 { Verify::BeforePlace } else { Verify::LargeInPlace };
     let direct_threshold = if random.one_in(2) { 150 } else { 32 * 1024 };
@@ -252,7 +253,8 @@ impl<T: Tag> Run<T> {
         Ok(())
     }
 
-    /// Receives that nothing came for are canceled. One that a message was on its way into when its connection was lost ends by itself.
+    /// Receives that nothing came for are canceled. One that a message was on its way into when its connection was lost
+    /// ends by itself.
     fn cancel_receives(&mut self) -> Result<(), String> {
         for context in self.ledger.open() {
             self.cancel(context);

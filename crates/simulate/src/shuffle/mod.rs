@@ -1,20 +1,23 @@
-//! A lower layer that keeps no order: segments come late, doubled, out of order, several at a time, cut in two, or not before they
-//! are sent again. There is no MPA in it.
+//! A lower layer that keeps no order: segments come late, doubled, out of order, several at a time, cut in two, or not
+//! before they are sent again. There is no MPA in it.
 //!
-//! It stands for every lower layer to come that is not a byte stream, and its code is short, so that it can be read as an example
-//! of what such a layer does:
+//! It stands for every lower layer to come that is not a byte stream, and its code is short, so that it can be read as
+//! an example of what such a layer does:
 //!
-//! - It numbers what it sends. Each segment starts where the one before ends, and is as long as its payload, one more if it is the
-//!   last of its message (`span`): so what was cut in two has a place in the order as well, and so has a message without payload.
+//! - It numbers what it sends. Each segment starts where the one before ends, and is as long as its payload, one more
+//!   if it is the last of its message (`span`): so what was cut in two has a place in the order as well, and so has a
+//!   message without payload.
 //! - It keeps each segment until the other end says that it is in place, in order, and only then calls
 //!   [`weft_rdmap::Stream::handle_sent`]: acknowledged means placed. What is not acknowledged in time is sent again.
-//! - It hands segments up as they come, wherever they belong. What the stream knows already is acknowledged again, what it can't
-//!   take yet is offered again later. Neither ends anything.
+//! - It hands segments up as they come, wherever they belong. What the stream knows already is acknowledged again, what
+//!   it can't take yet is offered again later. Neither ends anything.
 //! - It says when the other end has said its last word only when everything before that is in place.
-//! - When the stream takes nothing more, what still comes is thrown away and acknowledged, so that the other end can end, too.
+//! - When the stream takes nothing more, what still comes is thrown away and acknowledged, so that the other end can
+//!   end, too.
 //! - Whatever waits for time to pass is named in [`Lower::next_timeout`].
 //!
-//! The bytes themselves go over a simulated port. The disorder is made at the receiving end, by a seed, before segments are handed up.
+//! The bytes themselves go over a simulated port. The disorder is made at the receiving end, by a seed, before segments
+//! are handed up.
 
 mod receiver;
 mod record;
@@ -163,8 +166,8 @@ pub struct Shuffled {
     disorder: Disorder,
 }
 
-/// The length of a segment in the order of the stream: its payload, and one more if it is the last of its message. `None`: it is no
-/// DDP segment, or nothing.
+/// The length of a segment in the order of the stream: its payload, and one more if it is the last of its message.
+/// `None`: it is no DDP segment, or nothing.
 fn span(ulpdu: &[u8]) -> Option<u64> {
     let header = Header::parse(ulpdu).ok()?;
     let length = (ulpdu.len() - header.length()) as u64 + u64::from(header.last);
@@ -179,7 +182,8 @@ impl Shuffled {
         Self { wire, phase, sender, receiver, closing: Closing::No, cut_short: false, random, disorder }
     }
 
-    /// Sends acknowledgements, segments and the last word until the carrier takes no more or `most` bytes have gone out.
+    /// Sends acknowledgements, segments and the last word until the carrier takes no more or `most` bytes have gone
+    /// out.
     fn flush(&mut self, most: usize, io: &mut Io<'_>) -> Result<Sent, PortError> {
         let mut count = 0;
         self.cut_short = false;

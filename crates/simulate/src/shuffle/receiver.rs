@@ -244,8 +244,8 @@ fn copy(ulpdu: &[u8], placement: &Placement, io: &Io<'_>) -> Result<(), MemoryEr
     Ok(())
 }
 
-/// A segment in two parts, each a segment of its own with its own place in the order. `None`: there is nothing to cut, or it is a
-/// message that is one segment by definition.
+/// A segment in two parts, each a segment of its own with its own place in the order. `None`: there is nothing to cut,
+/// or it is a message that is one segment by definition.
 fn cut(start: u64, ulpdu: &[u8], random: &mut Random) -> Option<[(u64, Vec<u8>); 2]> {
     let header = Header::parse(ulpdu).ok()?;
     let payload = &ulpdu[header.length()..];

@@ -67,7 +67,8 @@ impl Sender {
                     self.kept.push_back(Kept { start, end: self.next, ulpdu, is_due: true });
                 }
                 Err(_) => {
-                    // The source of a read response is gone. The segment has no place in the order; the Terminate follows.
+                    // The source of a read response is gone. The segment has no place in the order; the Terminate
+                    // follows.
                     self.kept.push_back(Kept { start, end: start, ulpdu: Vec::new(), is_due: false });
                     stream.fail(TerminateCode::ProtectionInvalidStag);
                 }
@@ -90,8 +91,8 @@ impl Sender {
         Some((kept.start, &kept.ulpdu))
     }
 
-    /// The other end has placed everything before this. Returns how many segments, in order, have left for good by that. `None`: it
-    /// speaks of what was never sent.
+    /// The other end has placed everything before this. Returns how many segments, in order, have left for good by
+    /// that. `None`: it speaks of what was never sent.
     pub(super) fn handle_acknowledged(&mut self, position: u64, now: Time) -> Option<usize> {
         if position > self.next {
             return None;

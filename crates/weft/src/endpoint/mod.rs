@@ -1,4 +1,5 @@
-//! Messages between many peers: tagged and untagged, one-sided transfers and atomics, without queue pairs to look after.
+//! Messages between many peers: tagged and untagged, one-sided transfers and atomics, without queue pairs to look
+//! after.
 //!
 //! | here | what it is |
 //! |---|---|
@@ -8,8 +9,9 @@
 //! | [`IoBuffer`] | memory lent for one request: a `Vec<u8>` or [`Buffer`] of Rust's own, which comes back with the completion |
 //! | [`EventQueue`] | where completions are read: by polling, by waiting, or with a file descriptor |
 //!
-//! A message goes to the oldest receive that matches it, a receive takes the oldest message that matches; messages from one peer are matched in the order in which it has
-//! sent them. Matching, long transfers and atomics go on in the NIC while the application computes.
+//! A message goes to the oldest receive that matches it, a receive takes the oldest message that matches; messages from
+//! one peer are matched in the order in which it has sent them. Matching, long transfers and atomics go on in the NIC
+//! while the application computes.
 //!
 //! # Example
 //! Two endpoints of one program.
@@ -195,8 +197,8 @@ impl Endpoint {
         self.endpoint.discard_claimed(claim)
     }
 
-    /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which nothing was sent. It completes as
-    /// canceled. Returns whether there was one; in a callback it cancels nothing.
+    /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which
+    /// nothing was sent. It completes as canceled. Returns whether there was one; in a callback it cancels nothing.
     pub fn cancel(&self, context: u64) -> bool {
         self.endpoint.cancel(context)
     }
@@ -206,27 +208,28 @@ impl Endpoint {
         self.opened().nic.progress_as_caller()
     }
 
-    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is asked
-    /// whenever the NIC has done something, and can't use an endpoint or a NIC: it is a callback
-    /// ([`Completions::complete`]).
+    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does.
+    /// Returns whether `done`, which is asked whenever the NIC has done something, and can't use an endpoint or a NIC:
+    /// it is a callback ([`Completions::complete`]).
     pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
         self.opened().nic.wait_until(timeout, done)
     }
 
-    /// This thread is about to sleep on a descriptor that [`Completions::complete`] makes readable: something else must run the NIC from now on.
+    /// This thread is about to sleep on a descriptor that [`Completions::complete`] makes readable: something else must
+    /// run the NIC from now on.
     pub fn watch(&self) {
         self.opened().nic.watch();
     }
 
-    /// Whether it has no connection, and needs none now: connections open when they are needed, and close when they are idle for as long as
-    /// [`MessageSettings::idle_timeout`] says. No in a callback.
+    /// Whether it has no connection, and needs none now: connections open when they are needed, and close when they are
+    /// idle for as long as [`MessageSettings::idle_timeout`] says. No in a callback.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.endpoint.is_idle()
     }
 
-    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it, as long as
-    /// something moves ([`EndpointSettings::linger`]); what is under way then fails.
+    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the
+    /// peers' hosts have it, as long as something moves ([`EndpointSettings::linger`]); what is under way then fails.
     ///
     /// # Errors
     /// Not everything was delivered. In a callback it stays open, and the reason is [`EndpointFailure::InCallback`].

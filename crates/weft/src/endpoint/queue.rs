@@ -82,7 +82,8 @@ impl EventQueue {
         taken
     }
 
-    /// Takes completions until one is `wanted`, and returns that one. The others are dropped; the first that failed ends the wait.
+    /// Takes completions until one is `wanted`, and returns that one. The others are dropped; the first that failed
+    /// ends the wait.
     ///
     /// # Errors
     /// A request failed, or the wanted completion did not come within `timeout` (`None`: for ever).

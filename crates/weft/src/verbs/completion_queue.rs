@@ -95,7 +95,8 @@ impl CompletionQueue {
         taken
     }
 
-    /// Takes completions until one is `wanted`, and returns that one. The others are dropped; the first that failed ends the wait.
+    /// Takes completions until one is `wanted`, and returns that one. The others are dropped; the first that failed
+    /// ends the wait.
     ///
     /// # Errors
     /// A completion failed, or the wanted one did not come within `timeout` (`None`: for ever).
@@ -122,8 +123,9 @@ impl CompletionQueue {
     /// With [`Progress::Hybrid`] arming hands the NIC over to its own thread. The first poll after that which finds
     /// nothing leaves it there; the next one takes it back, for who polls again does not sleep.
     ///
-    /// With [`Progress::Caller`] and [`Progress::Summon`] nobody runs the NIC while its only thread sleeps, so the descriptor also becomes readable when any
-    /// connection of the NIC has something to do: polling then may find nothing. Time-outs of the NIC count only while it is run.
+    /// With [`Progress::Caller`] and [`Progress::Summon`] nobody runs the NIC while its only thread sleeps, so the
+    /// descriptor also becomes readable when any connection of the NIC has something to do: polling then may find
+    /// nothing. Time-outs of the NIC count only while it is run.
     pub fn arm(&self, arm: Arm) {
         self.queue.arm(arm);
         self.opened.hand_over(&self.handed_over);
@@ -136,7 +138,8 @@ impl CompletionQueue {
         }
     }
 
-    /// The oldest completion. Nothing in a child by fork: the queue is its parent's, and a thread that is not here may hold its lock.
+    /// The oldest completion. Nothing in a child by fork: the queue is its parent's, and a thread that is not here may
+    /// hold its lock.
     fn take(&self) -> Option<WorkCompletion> {
         if self.opened.nic.is_owner_process() { self.queue.take() } else { None }
     }

@@ -20,7 +20,8 @@ pub struct ConnectOptions {
     pub private_data: Vec<u8>,
     /// How long [`QueuePair::connect`] waits. `None`: as long as the NIC's settings give a start-up.
     pub timeout: Option<Duration>,
-    /// What to agree on with the peer. By default 16 reads each way; over MPA CRCs, and all that only two Weft peers do.
+    /// What to agree on with the peer. By default 16 reads each way; over MPA CRCs, and all that only two Weft peers
+    /// do.
     pub offer: Offer,
 }
 
@@ -81,8 +82,8 @@ impl Listener {
         Ok(IncomingConnection { opened: Arc::clone(&self.opened), key, info, decided: false })
     }
 
-    /// Callers that were refused before there was anything to accept, since this was asked last: the oldest 64 of them, and how many more there
-    /// were. It may be told some seconds later, when they have got their last words.
+    /// Callers that were refused before there was anything to accept, since this was asked last: the oldest 64 of them,
+    /// and how many more there were. It may be told some seconds later, when they have got their last words.
     #[must_use]
     pub fn take_refused(&self) -> (Vec<RefusedStart>, u64) {
         self.listener.take_refused()

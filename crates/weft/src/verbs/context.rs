@@ -93,8 +93,8 @@ impl Drop for Opened {
                 self.nic.shut_down();
             }
         } else {
-            // A child by fork: connections and descriptors are its parent's, and so are the threads that may have held locks then. What
-            // is never dropped touches nothing.
+            // A child by fork: connections and descriptors are its parent's, and so are the threads that may have held
+            // locks then. What is never dropped touches nothing.
             core::mem::forget(self.nic.clone());
         }
     }
@@ -118,7 +118,8 @@ impl Context {
     /// Opens a NIC.
     ///
     /// # Errors
-    /// The settings don't go together; or the operating system refuses what it needs: descriptors, randomness, a thread.
+    /// The settings don't go together; or the operating system refuses what it needs: descriptors, randomness, a
+    /// thread.
     pub fn with_settings(settings: Settings) -> Result<Self, Error> {
         settings.check()?;
         let registry = Registry::new(unguessable_seed()?, weft_memory::Limits::default());
@@ -181,7 +182,8 @@ impl Context {
         Ok(ProtectionDomain { domain: Arc::new(Domain { id, opened: Arc::clone(&self.opened) }) })
     }
 
-    /// Makes a completion queue with room for `capacity` completions: those that wait to be polled and those of work requests under way.
+    /// Makes a completion queue with room for `capacity` completions: those that wait to be polled and those of work
+    /// requests under way.
     ///
     /// # Errors
     /// A capacity of zero, or above the limit; no more descriptors.
@@ -213,9 +215,10 @@ impl Context {
         self.nic().progress_as_caller()
     }
 
-    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is
-    /// asked whenever the NIC has done something, and after [`Context::nudge`]. It can't use a NIC or an endpoint: it is a
-    /// callback ([`Completions::complete`](crate::endpoint::Completions::complete) says more).
+    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does.
+    /// Returns whether `done`, which is asked whenever the NIC has done something, and after [`Context::nudge`]. It
+    /// can't use a NIC or an endpoint: it is a callback
+    /// ([`Completions::complete`](crate::endpoint::Completions::complete) says more).
     pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
         self.nic().wait_until(timeout, done)
     }
@@ -236,8 +239,8 @@ impl Context {
         self.nic().counters()
     }
 
-    /// Sets whom to wake when something has waited for longer than [`Settings::away`] while no thread was in the NIC, with
-    /// [`Progress::Summon`]. The one who is woken should poll, wait, or call [`Context::progress`].
+    /// Sets whom to wake when something has waited for longer than [`Settings::away`] while no thread was in the NIC,
+    /// with [`Progress::Summon`]. The one who is woken should poll, wait, or call [`Context::progress`].
     pub fn set_summons(&self, summons: Arc<dyn Waker>) {
         self.nic().set_summons(summons);
     }
@@ -296,8 +299,8 @@ impl Drop for Domain {
     }
 }
 
-/// What belongs together: a queue pair, and the peer behind it, reach only regions of the same domain (RFC 5042 section 6.1).
-/// Clones are the same domain.
+/// What belongs together: a queue pair, and the peer behind it, reach only regions of the same domain (RFC 5042
+/// section 6.1). Clones are the same domain.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     domain: Arc<Domain>,
@@ -312,8 +315,8 @@ impl ProtectionDomain {
         self.register_at(memory, access, 0)
     }
 
-    /// Registers memory whose first byte has the tagged offset `base` on the wire. With [`ProtectionDomain::register`] that is 0; programs
-    /// that exchange virtual addresses choose something else.
+    /// Registers memory whose first byte has the tagged offset `base` on the wire. With [`ProtectionDomain::register`]
+    /// that is 0; programs that exchange virtual addresses choose something else.
     ///
     /// # Errors
     /// A limit is reached, or the region would pass the end of the 64-bit offsets.
@@ -362,10 +365,12 @@ impl ProtectionDomain {
         self.create_queue_pair_with(completions, completions, None, options)
     }
 
-    /// Makes a queue pair with a completion queue for sends and one for receives, and on demand with receives that it shares with others.
+    /// Makes a queue pair with a completion queue for sends and one for receives, and on demand with receives that it
+    /// shares with others.
     ///
     /// # Errors
-    /// As before; or the shared receive queue belongs to another domain, or completes on another queue than `receive_completions`.
+    /// As before; or the shared receive queue belongs to another domain, or completes on another queue than
+    /// `receive_completions`.
     pub fn create_queue_pair_with(
         &self,
         send_completions: &CompletionQueue,
@@ -384,7 +389,8 @@ impl ProtectionDomain {
         Ok(QueuePair::new(self.clone(), queue_pair))
     }
 
-    /// Makes a receive queue that queue pairs of this domain can share. What is received from it completes on `completions`.
+    /// Makes a receive queue that queue pairs of this domain can share. What is received from it completes on
+    /// `completions`.
     ///
     /// # Errors
     /// A depth of zero, or above the limit.

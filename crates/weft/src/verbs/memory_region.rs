@@ -48,8 +48,8 @@ impl MemoryRegion {
     /// Ends the registration and gives the memory back.
     ///
     /// # Errors
-    /// Work requests under way still use it: then the region is given back as it was. Or this is a child by fork, in which nothing of its
-    /// parent's is registered ([`MemoryError::Gone`]).
+    /// Work requests under way still use it: then the region is given back as it was. Or this is a child by fork, in
+    /// which nothing of its parent's is registered ([`MemoryError::Gone`]).
     pub fn deregister(mut self) -> Result<Buffer, (Self, MemoryError)> {
         if self.domain.here().is_err() {
             let gone = MemoryError::Gone(self.id());

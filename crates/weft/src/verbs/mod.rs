@@ -11,10 +11,11 @@
 //! | [`Listener`], [`IncomingConnection`] | the passive side of connecting |
 //!
 //! # What completes when
-//! A send or write completes when its bytes have been handed to the stream below and its memory may be used again; that says nothing of the
-//! peer. A read or atomic completes when its result is here. A receive completes when its whole message is here, and everything that the
-//! peer posted before it (its writes included) is in place. Completions of one queue pair's sends come in the order of posting, and so do those
-//! of its receives. Every work request that was taken has exactly one completion, but for sends that are not signaled and succeed.
+//! A send or write completes when its bytes have been handed to the stream below and its memory may be used again; that
+//! says nothing of the peer. A read or atomic completes when its result is here. A receive completes when its whole
+//! message is here, and everything that the peer posted before it (its writes included) is in place. Completions of one
+//! queue pair's sends come in the order of posting, and so do those of its receives. Every work request that was taken
+//! has exactly one completion, but for sends that are not signaled and succeed.
 //!
 //! # Sends and receives
 //! Post a receive before the peer sends. A Send for which none is posted ends an iWARP connection (RFC 5041 section
@@ -33,15 +34,19 @@
 //! ([`WorkRequest::unordered`]); and for an event at the peer ([`WorkRequest::notify`]).
 //!
 //! # Memory
-//! A region owns its bytes. They are copied in and out ([`MemoryRegion::read`](weft_memory::Region::read), [`MemoryRegion::write`](weft_memory::Region::write)), read as atomics
-//! ([`MemoryRegion::load_u64`](weft_memory::Region::load_u64)), or, while no peer may touch them and nothing in flight uses them, borrowed for the time of a closure
-//! ([`MemoryRegion::view`](weft_memory::Region::view), [`MemoryRegion::edit`]). So nothing that is in flight can be freed, and nothing that a peer writes is ever behind a
+//! A region owns its bytes. They are copied in and out ([`MemoryRegion::read`](weft_memory::Region::read),
+//! [`MemoryRegion::write`](weft_memory::Region::write)), read as atomics
+//! ([`MemoryRegion::load_u64`](weft_memory::Region::load_u64)), or, while no peer may touch them and nothing in flight
+//! uses them, borrowed for the time of a closure ([`MemoryRegion::view`](weft_memory::Region::view),
+//! [`MemoryRegion::edit`]). So nothing that is in flight can be freed, and nothing that a peer writes is ever behind a
 //! Rust reference.
 //!
 //! # Who does the work
-//! With [`Progress::Hybrid`] (the default) the calling thread runs the NIC while it posts, polls or waits, and a thread of the NIC carries on
-//! when the caller has been away for 200 us, or longer on a crowded machine (see [`Settings::away`]); with [`Progress::Caller`] nobody does then; with [`Progress::Thread`] that thread does all the work.
-//! [`Split`] says which stages of the path run on which side, for those who study that; [`Settings::engines`] spreads connections over cores.
+//! With [`Progress::Hybrid`] (the default) the calling thread runs the NIC while it posts, polls or waits, and a thread
+//! of the NIC carries on when the caller has been away for 200 us, or longer on a crowded machine (see
+//! [`Settings::away`]); with [`Progress::Caller`] nobody does then; with [`Progress::Thread`] that thread does all the
+//! work. [`Split`] says which stages of the path run on which side, for those who study that; [`Settings::engines`]
+//! spreads connections over cores.
 //!
 //! # Callbacks
 //! Code that the NIC calls ([`Completions::complete`](crate::endpoint::Completions::complete), what
@@ -49,8 +54,8 @@
 //! end at once.
 //!
 //! # fork
-//! A child made by `fork` owns nothing of its parent's NICs: calls fail with [`Error::Forked`], polling finds nothing, and its end sends
-//! nothing. It may open a NIC of its own.
+//! A child made by `fork` owns nothing of its parent's NICs: calls fail with [`Error::Forked`], polling finds nothing,
+//! and its end sends nothing. It may open a NIC of its own.
 
 mod completion_queue;
 mod connect;

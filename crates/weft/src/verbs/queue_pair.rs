@@ -89,7 +89,8 @@ impl QueuePair {
     /// Connects, and waits until the connection stands.
     ///
     /// # Errors
-    /// Nobody listens there, the peer rejects ([`ConnectionError::Start`], with its private data), it does not speak MPA, or it is too slow.
+    /// Nobody listens there, the peer rejects ([`ConnectionError::Start`], with its private data), it does not speak
+    /// MPA, or it is too slow.
     pub fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> Result<Arc<ConnectionInfo>, Error> {
         self.start_connect(remote, options)?;
         self.wait_connected(options.timeout)
@@ -106,7 +107,8 @@ impl QueuePair {
     /// Waits until a connection that was begun, or accepted, stands.
     ///
     /// # Errors
-    /// It came to nothing, or not within `timeout` (`None`: the time that the NIC's settings give a start-up); then it is given up.
+    /// It came to nothing, or not within `timeout` (`None`: the time that the NIC's settings give a start-up); then it
+    /// is given up.
     pub fn wait_connected(&self, timeout: Option<Duration>) -> Result<Arc<ConnectionInfo>, Error> {
         self.domain.opened().may_wait()?;
         let nic = self.domain.nic();
@@ -138,7 +140,8 @@ impl QueuePair {
         self.domain.nic().post_send(&self.queue_pair, requests.into_iter().map(WorkRequest::into_request))
     }
 
-    /// Posts a receive: a message of the peer will go into these slices. No slices: for a message without bytes, or immediate data.
+    /// Posts a receive: a message of the peer will go into these slices. No slices: for a message without bytes, or
+    /// immediate data.
     ///
     /// # Errors
     /// It was not taken.

@@ -63,7 +63,8 @@ impl WorkRequest {
         Ok(Self::of(Operation::Write { payload: inline(bytes)?, target: target.target() }))
     }
 
-    /// Uses up the peer's oldest receive and hands 8 bytes to its completion (RFC 7306). Only between peers that agreed on extensions.
+    /// Uses up the peer's oldest receive and hands 8 bytes to its completion (RFC 7306). Only between peers that agreed
+    /// on extensions.
     pub fn immediate(data: u64) -> Self {
         Self::of(Operation::Immediate { immediate: data, solicited: false })
     }
@@ -81,12 +82,14 @@ impl WorkRequest {
         Ok(Self::of(Operation::Read { sink: gather(sink)?, source: source.target() }))
     }
 
-    /// Adds to 8 bytes of the peer's memory; what stood there before comes into `sink`, which has 8 bytes (RFC 7306 section 5.1.1).
+    /// Adds to 8 bytes of the peer's memory; what stood there before comes into `sink`, which has 8 bytes (RFC 7306
+    /// section 5.1.1).
     pub fn fetch_add(sink: Slice, target: RemoteMemory, add: u64) -> Self {
         Self::atomic(AtomicCode::FetchAdd, sink, target, add, 0, (0, u64::MAX))
     }
 
-    /// As [`WorkRequest::fetch_add`], field by field: each set bit of `boundaries` is the top bit of a field, over which nothing carries.
+    /// As [`WorkRequest::fetch_add`], field by field: each set bit of `boundaries` is the top bit of a field, over
+    /// which nothing carries.
     pub fn fetch_add_fields(sink: Slice, target: RemoteMemory, add: u64, boundaries: u64) -> Self {
         Self::atomic(AtomicCode::FetchAdd, sink, target, add, boundaries, (0, u64::MAX))
     }
@@ -96,12 +99,14 @@ impl WorkRequest {
         Self::atomic(AtomicCode::Swap, sink, target, new, u64::MAX, (0, u64::MAX))
     }
 
-    /// Exchanges 8 bytes of the peer's memory if they equal `expected`; what stood there before comes into `sink` (RFC 7306 section 5.1.2).
+    /// Exchanges 8 bytes of the peer's memory if they equal `expected`; what stood there before comes into `sink`
+    /// (RFC 7306 section 5.1.2).
     pub fn compare_swap(sink: Slice, target: RemoteMemory, expected: u64, new: u64) -> Self {
         Self::atomic(AtomicCode::CompareSwap, sink, target, new, u64::MAX, (expected, u64::MAX))
     }
 
-    /// As [`WorkRequest::compare_swap`], where only the bits of `compare_mask` are compared and only those of `swap_mask` are exchanged.
+    /// As [`WorkRequest::compare_swap`], where only the bits of `compare_mask` are compared and only those of
+    /// `swap_mask` are exchanged.
     pub fn compare_swap_masked(
         sink: Slice,
         target: RemoteMemory,

@@ -10,7 +10,8 @@ use weft::verbs::{
     QueuePair, QueuePairOptions, Settings, Split, Status, WorkCompletion,
 };
 
-/// Nothing here takes this long, on a machine that is busy with other things either; a test that waits in vain fails then.
+/// Nothing here takes this long, on a machine that is busy with other things either; a test that waits in vain fails
+/// then.
 pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
 
 /// Every right.

@@ -67,8 +67,8 @@ impl Window {
         }
     }
 
-    /// A neighbour that was read from says that it is ready when it has all finishes, and may be written to by its other
-    /// neighbours then: the finish must not come before the gets are over.
+    /// A neighbour that was read from says that it is ready when it has all finishes, and may be written to by its
+    /// other neighbours then: the finish must not come before the gets are over.
     fn may_finish(&self) -> bool {
         self.flushes == 0 && (self.kind != Fence::Neighbour || self.operations.reads == 0)
     }

@@ -64,7 +64,8 @@ impl Checker {
         Ok(())
     }
 
-    /// A get sees what its epoch began with, or what is done in it; when its target goes on, that may change its memory.
+    /// A get sees what its epoch began with, or what is done in it; when its target goes on, that may change its
+    /// memory.
     pub(super) fn read(&self, target: usize, cell: usize, epoch: u32) -> Result<(), String> {
         if self.ranks[target].left > epoch {
             return Err(format!("a get of epoch {epoch} is too late at rank {target}: it has gone on"));

@@ -1,4 +1,5 @@
-//! What must come of it all: which message goes to which receive, by two plain lists; and that everything completes once.
+//! What must come of it all: which message goes to which receive, by two plain lists; and that everything completes
+//! once.
 
 use std::collections::{HashMap, HashSet};
 

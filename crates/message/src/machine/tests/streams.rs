@@ -65,7 +65,8 @@ fn a_message_of_several_packets_is_not_asked_for() {
 #[test]
 fn longer_ones_are_read_while_more_than_two_sends_are_under_way() {
     for (sends, read) in [(1, 0), (2, 2), (9, 9)] {
-        // What may be sent before its receive is posted is no exception. The short one counts, and streams whatever else there is.
+        // What may be sent before its receive is posted is no exception. The short one counts, and streams whatever
+        // else there is.
         let mut world = World::pair(&Settings { alone_bytes: 1000, eager_bytes: 5000, data_credits: 100, ..small() });
         let long: Vec<_> = (0..sends).map(|at| world.send(0, 1, Some(at), 3000, at % 2 == 0)).collect();
         let short = world.send(0, 1, Some(100), 1000, false);

@@ -11,8 +11,8 @@ use crate::lower::mpa::staging::{BUFFER_BYTES, Pool};
 const PIECES_PER_SEND: usize = 64;
 /// No more frames are laid out while this many pieces wait.
 const ENOUGH_PIECES: usize = 48;
-/// No more frames are laid out while this many bytes wait: one good write. The kernel carries a MiB that it is given at once in half the time that it
-/// takes for sixteen parts of it (`docs/architecture.md`).
+/// No more frames are laid out while this many bytes wait: one good write. The kernel carries a MiB that it is given at
+/// once in half the time that it takes for sixteen parts of it (`docs/architecture.md`).
 const ENOUGH_BYTES: usize = 1024 * 1024;
 /// No more frames are laid out while this many wait: for small ones, too, a system call is then cheap.
 const ENOUGH_FRAMES: usize = 512;
@@ -170,7 +170,8 @@ impl Outgoing {
         }
     }
 
-    /// What was queued since the last call is `length` bytes that are no frame: start-up frames, which all come before the first one.
+    /// What was queued since the last call is `length` bytes that are no frame: start-up frames, which all come before
+    /// the first one.
     pub(crate) fn end_other(&mut self, length: usize) {
         self.others += length;
     }

@@ -1,8 +1,8 @@
 //! Packets of message endpoints, and short work requests, that pass the queues by on the way out.
 //!
-//! A packet is written where its frame is laid out: no work request, no completion, and no copy. A work request that finds
-//! nothing before it goes from the caller's hands to the port. On the wire they are the same RDMAP messages. What can't go
-//! this way (the stream is not ready for it, markers, stages on other threads) goes through
+//! A packet is written where its frame is laid out: no work request, no completion, and no copy. A work request that
+//! finds nothing before it goes from the caller's hands to the port. On the wire they are the same RDMAP messages. What
+//! can't go this way (the stream is not ready for it, markers, stages on other threads) goes through
 //! the queue pair as other work requests do; the order is kept, because nothing passes by what waits there.
 
 use weft_base::{NoDigest, Piece, Port};

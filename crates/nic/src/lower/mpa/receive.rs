@@ -314,8 +314,8 @@ impl Receiver {
         count_copied(placement, above, io)
     }
 
-    /// Whether a frame is read without those behind it: straight into its place, or, with markers, into a part of staging
-    /// that stays in the cache. A part of the next one would only have to be moved there.
+    /// Whether a frame is read without those behind it: straight into its place, or, with markers, into a part of
+    /// staging that stays in the cache. A part of the next one would only have to be moved there.
     fn is_read_alone(&self, head: &FrameHead, io: &Io<'_>) -> bool {
         let is_large = head.ulpdu_length >= io.settings.direct_threshold;
         self.goes_direct(head, io) || (self.frames.deframer.markers() && is_large)
@@ -508,7 +508,8 @@ fn count<A: Above>(placement: &Placement, above: &mut A, io: &mut Io<'_>) -> Res
     above.placed(placement, io.counters).map_err(|_| ReceiveError::Judged)
 }
 
-/// Copies the payload of a staged frame to its place. With markers in it the payload comes in many pieces, so the place is looked up once.
+/// Copies the payload of a staged frame to its place. With markers in it the payload comes in many pieces, so the place
+/// is looked up once.
 pub(super) fn copy_frame(frame: &Frame<'_>, placement: &Placement, registry: &Registry) -> Result<(), MemoryError> {
     if placement.sink.is_empty() {
         return Ok(());

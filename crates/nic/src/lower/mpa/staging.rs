@@ -6,8 +6,8 @@ use crate::lower::mpa::outgoing::Lists;
 
 /// Bytes of one staging buffer.
 pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
-/// Reads begin at an offset that equals the stream position modulo this: the kernel's pages and ours are then aligned alike, and its
-/// copy is up to twice as fast.
+/// Reads begin at an offset that equals the stream position modulo this: the kernel's pages and ours are then aligned
+/// alike, and its copy is up to twice as fast.
 const ALIGNMENT: usize = 4096;
 
 /// Buffers, and lists of what is in them, that are not in use.
@@ -26,8 +26,8 @@ impl Pool {
     /// A connection has at most one to send from and one to receive into.
     const PER_CONNECTION: usize = 2;
 
-    /// Makes the buffers that so many connections can need at once, as far as they would be kept, so that none has to be made while data
-    /// moves. The operating system gives memory to those that are used, not before.
+    /// Makes the buffers that so many connections can need at once, as far as they would be kept, so that none has to
+    /// be made while data moves. The operating system gives memory to those that are used, not before.
     pub(crate) fn prepare(&mut self, connections: usize) {
         let wanted = connections.saturating_mul(Self::PER_CONNECTION).min(Self::KEPT);
         self.free.reserve(Self::KEPT.saturating_sub(self.free.len()));
@@ -94,7 +94,8 @@ impl Staging {
         self.buffer.as_deref().map_or(&[], |buffer| &buffer[self.start..self.end])
     }
 
-    /// Room for at least `least` more bytes (and as many as there are), after moving what is here to the front if it must be.
+    /// Room for at least `least` more bytes (and as many as there are), after moving what is here to the front if it
+    /// must be.
     ///
     /// # Panics
     /// When `least` more bytes can never fit: frames are shorter than half a buffer, so that is a bug.

@@ -1,5 +1,5 @@
-//! A model checker runs the code above with engines, networks and threads that are models. What it must never find is a schedule in which
-//! something is to be done, nobody does it, and everybody sleeps: it calls that a deadlock.
+//! A model checker runs the code above with engines, networks and threads that are models. What it must never find is a
+//! schedule in which something is to be done, nobody does it, and everybody sleeps: it calls that a deadlock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -306,7 +306,8 @@ impl Watch for Told {
     }
 }
 
-/// The first caller who comes turns off what would wake the thread, so it leaves a timer behind when it lets go: one, not one a visit.
+/// The first caller who comes turns off what would wake the thread, so it leaves a timer behind when it lets go: one,
+/// not one a visit.
 #[test]
 fn who_comes_first_leaves_a_timer_behind() {
     let away = Duration::from_micros(200);

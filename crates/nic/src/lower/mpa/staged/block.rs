@@ -113,7 +113,8 @@ impl BlockRing {
     pub(super) fn take_free(&self) -> Option<Block> {
         let mut ends = self.ends.lock();
         if !ends.made {
-            // All at once, so that none has to be made while data moves. The operating system gives memory to those that are used.
+            // All at once, so that none has to be made while data moves. The operating system gives memory to those
+            // that are used.
             ends.made = true;
             ends.full.reserve(BLOCKS);
             ends.free.extend((0..BLOCKS).map(|_| Block::new()));

@@ -15,8 +15,8 @@ impl Incoming {
         Self { crc_digest: CrcDigest::of_head(head, crc), marker_stripper: MarkerStripper::new(head), fed: 0 }
     }
 
-    /// Takes what is new: `frame` are the bytes of the frame that are here, from its start. The ULPDU goes to `flat` without the markers, if there is
-    /// such a place.
+    /// Takes what is new: `frame` are the bytes of the frame that are here, from its start. The ULPDU goes to `flat`
+    /// without the markers, if there is such a place.
     pub(super) fn advance(&mut self, frame: &[u8], flat: Option<&mut Vec<u8>>) {
         let new = &frame[self.fed..];
         self.fed = frame.len();

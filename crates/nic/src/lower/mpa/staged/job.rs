@@ -73,8 +73,8 @@ impl Job {
         self.fetched == self.layout.ulpdu_length() as usize
     }
 
-    /// Writes the next bytes of the FPDU, markers and all, with a hole for the CRC: a piece of payload, a marker, a piece of payload.
-    /// Returns how many.
+    /// Writes the next bytes of the FPDU, markers and all, with a hole for the CRC: a piece of payload, a marker, a
+    /// piece of payload. Returns how many.
     pub(super) fn insert_markers(&mut self, registry: &Registry, out: &mut [u8]) -> Result<usize, MemoryError> {
         let wanted = out.len();
         let Self { marker_inserter, header, payload, fetched, .. } = self;

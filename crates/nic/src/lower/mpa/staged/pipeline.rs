@@ -128,7 +128,8 @@ impl Pipeline {
         Ok(progress)
     }
 
-    /// Looks at the rings. What is furthest on its way goes first once it is worth a call; before that, what can still be added to it.
+    /// Looks at the rings. What is furthest on its way goes first once it is worth a call; before that, what can still
+    /// be added to it.
     fn choose<A: Above>(&self, above: &mut A, port_is_full: bool) -> Option<Turn> {
         if self.sending.has_enough() && !port_is_full {
             return Some(Turn::Send);

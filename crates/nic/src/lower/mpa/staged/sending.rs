@@ -46,7 +46,8 @@ impl Sending {
         self.blocks.push_back(block);
     }
 
-    /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames have now gone out whole.
+    /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames have now gone out
+    /// whole.
     pub(super) fn send<P: Port>(&mut self, port: &mut P, block_ring: &BlockRing) -> Result<(usize, usize), PortError> {
         let mut pieces = ArrayVec::<Piece<'_>, BLOCKS_PER_SEND>::new();
         for block in self.blocks.iter().take(BLOCKS_PER_SEND).filter(|block| !block.left().is_empty()) {
