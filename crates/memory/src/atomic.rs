@@ -1,7 +1,7 @@
 //! The arithmetic of RFC 7306 section 5.1, on values of the host.
 
-/// An atomic operation on 64 bits. All values are in the byte order of the host: the codec converts, since the operation is
-/// done in the byte order of the target's memory (RFC 7306 section 5.1.1).
+/// An atomic operation on 64 bits. All values are in the byte order of the host: the codec converts, since the
+/// operation is done in the byte order of the target's memory (RFC 7306 section 5.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOperation {
     /// Adds, field by field (RFC 7306 section 5.1.1).
@@ -49,7 +49,8 @@ impl AtomicOperation {
     }
 }
 
-/// The highest bits of the fields are added without carry, everything below them with: no carry can cross a field's end.
+/// The highest bits of the fields are added without carry, everything below them with: no carry can cross a field's
+/// end.
 const fn add_fields(before: u64, add: u64, highest_bits: u64) -> u64 {
     let below = (before & !highest_bits).wrapping_add(add & !highest_bits);
     below ^ ((before ^ add) & highest_bits)
@@ -92,8 +93,8 @@ mod tests {
             let unequal = AtomicOperation::CompareSwap { swap, swap_mask: mask, compare, compare_mask }.apply(before);
             let equal = (before & compare_mask) == (compare & compare_mask);
             prop_assert_eq!(unequal, if equal { swapped } else { before });
-            let same = AtomicOperation::CompareSwap { swap, swap_mask: mask, compare: before, compare_mask }.apply(before);
-            prop_assert_eq!(same, swapped);
+            let same = AtomicOperation::CompareSwap { swap, swap_mask: mask, compare: before, compare_mask };
+            prop_assert_eq!(same.apply(before), swapped);
         }
     }
 

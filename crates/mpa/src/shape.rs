@@ -1,8 +1,9 @@
 //! Where everything of an FPDU stands: the one place that does the arithmetic of markers.
 //!
-//! FPDUs and markers are multiples of four bytes long, and a stream begins with one of them, so every four-byte word of the stream
-//! is wholly a marker or wholly part of an FPDU. So a marker splits neither the length field, nor the pad, nor the CRC. It can stand
-//! before the length field, anywhere between the words of the ULPDU (its first two bytes stay with the length field), and before the CRC.
+//! FPDUs and markers are multiples of four bytes long, and a stream begins with one of them, so every four-byte word of
+//! the stream is wholly a marker or wholly part of an FPDU. So a marker splits neither the length field, nor the pad,
+//! nor the CRC. It can stand before the length field, anywhere between the words of the ULPDU (its first two bytes stay
+//! with the length field), and before the CRC.
 
 use core::ops::Range;
 
@@ -19,8 +20,8 @@ const NEVER: u32 = u32::MAX;
 /// The last distance that an FPDUPTR can say; its two low bits are zero (RFC 5044 section 4.2).
 const FARTHEST: u32 = 0xfffc;
 
-/// Bytes that are touched twice in a row, copied and summed up: few enough to be still in the first-level cache the second time, many
-/// enough that the checksum runs at full speed. A multiple of every spacing.
+/// Bytes that are touched twice in a row, copied and summed up: few enough to be still in the first-level cache the
+/// second time, many enough that the checksum runs at full speed. A multiple of every spacing.
 pub(crate) const BLOCK: usize = 8192;
 
 /// Where the markers of one direction of a stream stand.
@@ -165,7 +166,8 @@ impl Shape {
         })
     }
 
-    /// How many bytes from the start can be written when so many bytes of the ULPDU are there: the whole FPDU when they all are.
+    /// How many bytes from the start can be written when so many bytes of the ULPDU are there: the whole FPDU when they
+    /// all are.
     pub(crate) const fn reach(&self, ulpdu_there: u32) -> u32 {
         if ulpdu_there >= self.ulpdu_length {
             return self.wire_length;
@@ -177,8 +179,8 @@ impl Shape {
         bare + MARKER * (bare - self.first_marker).div_ceil(self.spacing - MARKER)
     }
 
-    /// Whole periods of the grid, a marker and the ULPDU up to the next one, that stand from `at` on within `room` bytes.
-    /// `None` when there is none, or no marker stands at `at`.
+    /// Whole periods of the grid, a marker and the ULPDU up to the next one, that stand from `at` on within `room`
+    /// bytes. `None` when there is none, or no marker stands at `at`.
     #[inline]
     pub(crate) fn periods_at(&self, at: u32, room: usize) -> Option<Periods> {
         let beyond = at.checked_sub(self.first_marker)?;
@@ -238,13 +240,14 @@ impl Shape {
         if received == computed { Ok(()) } else { Err(FrameError::Crc { start: self.start, computed, received }) }
     }
 
-    /// How long the first block is when an FPDU is worked through in blocks of [`BLOCK`] bytes: so long that the others begin with markers, and each
-    /// holds whole periods of the grid.
+    /// How long the first block is when an FPDU is worked through in blocks of [`BLOCK`] bytes: so long that the others
+    /// begin with markers, and each holds whole periods of the grid.
     pub(crate) const fn first_block(&self) -> usize {
         if self.has_markers() { self.first_marker as usize + BLOCK } else { BLOCK }
     }
 
-    /// Whether each marker can point back to the length field: up to [`MAX_MULPDU`] always, above it by where the markers stand.
+    /// Whether each marker can point back to the length field: up to [`MAX_MULPDU`] always, above it by where the
+    /// markers stand.
     pub(crate) fn can_be_marked(&self) -> bool {
         self.ulpdu_length <= MAX_MULPDU || self.markers().last().is_none_or(|last| self.pointer(last).is_some())
     }
@@ -289,7 +292,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lengths_and_markers_are_those_of_a_walk(start in 0..5000u64, ulpdu_length in 0..=65_535u32, grid in grids()) {
+        fn lengths_and_markers_are_those_of_a_walk(
+            start in 0..5000u64,
+            ulpdu_length in 0..=65_535u32,
+            grid in grids(),
+        ) {
             let shape = grid.shape(StreamPosition(start * 4), ulpdu_length);
             let (length, found) = by_walking(start * 4, ulpdu_length, grid);
             prop_assert_eq!(shape.wire_length, length);
@@ -349,7 +356,8 @@ mod tests {
         }
     }
 
-    /// RFC 5044 section 4.3: where TCP's sequence number begins anew, markers stand as they stood before, and say what they said.
+    /// RFC 5044 section 4.3: where TCP's sequence number begins anew, markers stand as they stood before, and say what
+    /// they said.
     #[test]
     fn nothing_changes_where_32_bits_of_the_position_wrap() {
         const WRAP: u64 = 1 << 32;

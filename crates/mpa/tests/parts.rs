@@ -1,4 +1,5 @@
-//! An FPDU that is written and taken apart in parts is the same as one that is written and read whole, however it is cut.
+//! An FPDU that is written and taken apart in parts is the same as one that is written and read whole, however it is
+//! cut.
 
 use core::convert::Infallible;
 
@@ -66,7 +67,12 @@ fn each_cut(length: usize, cuts: &[usize], mut step: impl FnMut(core::ops::Range
 proptest! {
     #[test]
     fn weaving_in_any_cuts_gives_the_fpdu_with_a_hole(
-        before in 0..3000u32, length in lengths(), header in 0..100usize, cuts in cuts(), markers in markers(), crc: bool,
+        before in 0..3000u32,
+        length in lengths(),
+        header in 0..100usize,
+        cuts in cuts(),
+        markers in markers(),
+        crc: bool,
     ) {
         let layout = laid_out(before, length, markers, crc);
         let ulpdu = ulpdu(length);
@@ -76,7 +82,8 @@ proptest! {
         let mut crc_digest = CrcDigest::of_layout(&layout);
         let mut bytes = vec![0xa5; layout.length() + 5];
         each_cut(layout.length(), &cuts, |range| {
-            assert_eq!((marker_inserter.written(), marker_inserter.left()), (range.start, layout.length() - range.start));
+            let left = layout.length() - range.start;
+            assert_eq!((marker_inserter.written(), marker_inserter.left()), (range.start, left));
             let Ok(written) = marker_inserter.insert_markers(header, &mut payload, &mut bytes[range.clone()]);
             assert_eq!(written, range.len());
             crc_digest.feed(&bytes[range]);
@@ -112,7 +119,8 @@ proptest! {
         prop_assert!(bytes == whole(&layout, &ulpdu));
     }
 
-    /// A stage that is given the ULPDU bit by bit never asks for more than there is, and is never stuck when there is more.
+    /// A stage that is given the ULPDU bit by bit never asks for more than there is, and is never stuck when there is
+    /// more.
     #[test]
     fn weaving_goes_as_far_as_the_ulpdu_that_is_there(
         before in 0..3000u32, length in lengths(), cuts in cuts(), markers in markers(),
@@ -150,7 +158,8 @@ proptest! {
         each_cut(bytes.len(), &cuts, |range| {
             assert_eq!((marker_stripper.taken(), marker_stripper.left()), (range.start, bytes.len() - range.start));
             crc_digest.feed(&bytes[range.clone()]);
-            assert_eq!(marker_stripper.strip_markers(&bytes[range.clone()], |piece| placed.extend_from_slice(piece)), range.len());
+            let piece = &bytes[range.clone()];
+            assert_eq!(marker_stripper.strip_markers(piece, |part| placed.extend_from_slice(part)), range.len());
         });
         prop_assert!(placed == ulpdu);
         prop_assert!(marker_stripper.is_done());
@@ -163,7 +172,8 @@ proptest! {
         prop_assert!(placed == ulpdu);
     }
 
-    /// Three ways to judge one FPDU, damaged anywhere, come to the same; the CRC field and the markers are anywhere too.
+    /// Three ways to judge one FPDU, damaged anywhere, come to the same; the CRC field and the markers are anywhere
+    /// too.
     #[test]
     fn damage_is_seen_alike_in_parts_and_in_whole(
         before in 0..3000u32, length in lengths(), cuts in cuts(), markers in markers(), crc: bool,

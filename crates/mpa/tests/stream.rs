@@ -154,9 +154,15 @@ proptest! {
         prop_assert!(frames == ulpdus);
     }
 
-    /// One wrong byte is never accepted: either the frame in which it is is refused, or (in a length field) it never ends.
+    /// One wrong byte is never accepted: either the frame in which it is is refused, or (in a length field) it never
+    /// ends.
     #[test]
-    fn a_damaged_byte_is_never_accepted(ulpdus in ulpdus(), markers in markers(), at: prop::sample::Index, flip in 1..=255u8) {
+    fn a_damaged_byte_is_never_accepted(
+        ulpdus in ulpdus(),
+        markers in markers(),
+        at: prop::sample::Index,
+        flip in 1..=255u8,
+    ) {
         let mut stream = sent(&ulpdus, 14, markers, true);
         prop_assume!(!stream.is_empty());
         let at = at.index(stream.len());
@@ -284,8 +290,8 @@ fn a_bad_crc_comes_before_a_bad_marker() {
     assert_eq!(error.terminate_code(), TerminateCode::MpaCrc);
 }
 
-/// A peer that was asked for markers and sends none: what stands where the first one should is its header, and the length that would be read behind
-/// it may be more than will ever come.
+/// A peer that was asked for markers and sends none: what stands where the first one should is its header, and the
+/// length that would be read behind it may be more than will ever come.
 #[test]
 fn a_stream_that_does_not_begin_with_its_marker_is_given_up_at_once() {
     // A Write, as DDP and RDMAP begin, whose STag would be read as a length.

@@ -176,7 +176,8 @@ impl Element<'_> {
         let (into, endpoint, (address, key)) = ((&raw mut result).cast(), self.node.endpoint, self.there);
         #[rustfmt::skip]
         let status = call!(
-            endpoint, atomic, compwrite, start, 1, none, with, none, into, none, peer, address, key, FI_UINT64, op, at(1)
+            endpoint, atomic, compwrite, start, 1, none, with, none, into, none, peer, address, key, FI_UINT64, op,
+            at(1)
         );
         assert_eq!(status, 0);
         assert_eq!(self.node.next().flags, FI_ATOMIC | FI_READ);

@@ -403,7 +403,8 @@ proptest! {
     #[test]
     fn any_order_of_arrival_does_what_the_model_says(a in script(), b in script(), seed in any::<u64>()) {
         let scripts = [a, b];
-        let outcome = run(&scripts, Travel::Shuffled(seed)).map_err(|refused| TestCaseError::fail(format!("{refused:?}")))?;
+        let outcome = run(&scripts, Travel::Shuffled(seed));
+        let outcome = outcome.map_err(|refused| TestCaseError::fail(format!("{refused:?}")))?;
         let expected = model(&scripts);
         prop_assert_eq!(&outcome.sent, &expected.sent);
         prop_assert_eq!(&outcome.received, &expected.received);

@@ -343,7 +343,9 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_get_nowhere(segments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..8)) {
+    fn arbitrary_bytes_get_nowhere(
+        segments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..8),
+    ) {
         let mut scene = Scene::new(1);
         for bytes in segments {
             let arrival = Arrival { start: scene.position, end: scene.position + 1 };

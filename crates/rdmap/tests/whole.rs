@@ -53,7 +53,11 @@ proptest! {
             prop_assert_eq!(taken, payload);
             prop_assert_eq!(pair.b.receives.len(), 0);
         }
-        prop_assert_eq!(pair.b.received_ids(), expected, "a receive request for each message that was not taken past them, in order");
+        prop_assert_eq!(
+            pair.b.received_ids(),
+            expected,
+            "a receive request for each message that was not taken past them, in order"
+        );
     }
 }
 

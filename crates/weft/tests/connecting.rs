@@ -173,7 +173,10 @@ fn a_server_that_speaks_something_else() {
             read_out(&mut stream);
         });
         assert!(
-            matches!(&failed, Error::Connection(ConnectionError::Start(error)) if error.reason == StartReason::Malformed),
+            matches!(
+                &failed,
+                Error::Connection(ConnectionError::Start(error)) if error.reason == StartReason::Malformed
+            ),
             "{failed:?}"
         );
     });
@@ -223,7 +226,8 @@ fn what_is_said_last_arrives_when_nobody_stays() {
                 tell.send(said).unwrap();
             });
             let said = told.recv().unwrap();
-            // Behind the frame's length and the segment's header stand layer and type, and the code (RFC 5040 section 4.8).
+            // Behind the frame's length and the segment's header stand layer and type, and the code (RFC 5040
+            // section 4.8).
             let terminate = &said[said.len() - 28..];
             assert_eq!(terminate[20..22], [0x20, code], "{said:02x?}");
         });

@@ -16,8 +16,8 @@ pub const LENGTH_FIELD: usize = 2;
 pub const CRC_LENGTH: usize = 4;
 /// The most bytes of a ULPDU that the length field can say. A sender stays within [`MAX_MULPDU`].
 pub const MAX_ULPDU: u32 = 65_535;
-/// The largest ULPDU that may ever be sent, in bytes (RFC 5044 section 3: MULPDU MUST be within 128 and 64768, and DDP MUST NOT
-/// post a larger ULPDU).
+/// The largest ULPDU that may ever be sent, in bytes (RFC 5044 section 3: MULPDU MUST be within 128 and 64768, and DDP
+/// MUST NOT post a larger ULPDU).
 pub const MAX_MULPDU: u32 = 64_768;
 /// The least MULPDU, in bytes, however small the packets are (RFC 5044 sections 3 and 4.5).
 pub const MIN_MULPDU: u32 = 128;
@@ -74,8 +74,8 @@ pub struct StartHeader {
     pub crc: bool,
     /// R: the responder rejects. A request has no such bit: it is written zero and not read (RFC 5044 section 7.1.1).
     pub reject: bool,
-    /// S: the private data begins with an [`Enhanced`] word. Below revision 2 the bit is reserved: written zero and not read
-    /// (RFC 6581 section 6, RFC 5044 section 7.1.1).
+    /// S: the private data begins with an [`Enhanced`] word. Below revision 2 the bit is reserved: written zero and not
+    /// read (RFC 6581 section 6, RFC 5044 section 7.1.1).
     pub enhanced: bool,
     /// MPA revision: 0 (the pre-standard one), 1 (RFC 5044) or 2 (RFC 6581).
     pub revision: u8,
@@ -93,7 +93,8 @@ pub enum StartError {
 }
 
 impl StartHeader {
-    /// Reads the head of a start-up frame. Reserved flag bits are not looked at (RFC 5044 section 7.1.1: they must not be checked).
+    /// Reads the head of a start-up frame. Reserved flag bits are not looked at (RFC 5044 section 7.1.1: they must not
+    /// be checked).
     ///
     /// # Errors
     /// When the bytes are no start-up frame. The revision is not judged here, nor whether a frame of this kind is due.
@@ -119,8 +120,8 @@ impl StartHeader {
         })
     }
 
-    /// Whether `bytes` (as many as are there, up to 16) can still become the key of a frame of this kind: so that a peer that speaks
-    /// something else is recognised by its first bytes, without waiting for twenty.
+    /// Whether `bytes` (as many as are there, up to 16) can still become the key of a frame of this kind: so that a
+    /// peer that speaks something else is recognised by its first bytes, without waiting for twenty.
     #[must_use]
     pub fn key_may_follow(kind: StartKind, bytes: &[u8]) -> bool {
         let key = kind.key();
@@ -152,8 +153,8 @@ pub struct Enhanced {
     pub ird: u16,
     /// How many outbound reads the sender of this frame wants to have under way at a time. 14 bits.
     pub ord: u16,
-    /// A: peer-to-peer: the initiator must open with a ready-to-receive message. Without it the three kinds below are written zero
-    /// and not read (RFC 6581 section 9.2).
+    /// A: peer-to-peer: the initiator must open with a ready-to-receive message. Without it the three kinds below are
+    /// written zero and not read (RFC 6581 section 9.2).
     pub peer_to_peer: bool,
     /// B: a Send of length zero may be that message.
     pub rtr_send: bool,
@@ -214,7 +215,8 @@ pub const fn marker(fpdu_pointer: u16) -> [u8; MARKER_LENGTH] {
     [0, 0, pointer[0], pointer[1]]
 }
 
-/// The FPDUPTR of a marker; the reserved half is not looked at and the two low bits count as zero (RFC 5044 section 4.2).
+/// The FPDUPTR of a marker; the reserved half is not looked at and the two low bits count as zero (RFC 5044
+/// section 4.2).
 #[must_use]
 pub const fn marker_pointer(bytes: [u8; MARKER_LENGTH]) -> u16 {
     u16::from_be_bytes([bytes[2], bytes[3]]) & !POINTER_RESERVED
@@ -253,8 +255,9 @@ impl fmt::Display for MarkerSpacing {
     }
 }
 
-/// MULPDU: the largest ULPDU whose FPDU fits a packet with `emss` payload bytes, the most markers included (RFC 5044 section 4.5),
-/// and never outside [`MIN_MULPDU`] and [`MAX_MULPDU`] (section 3), even when a smaller packet then has to be cut by TCP.
+/// MULPDU: the largest ULPDU whose FPDU fits a packet with `emss` payload bytes, the most markers included (RFC 5044
+/// section 4.5), and never outside [`MIN_MULPDU`] and [`MAX_MULPDU`] (section 3), even when a smaller packet then has
+/// to be cut by TCP.
 #[must_use]
 pub const fn max_ulpdu(emss: u32, markers: Option<MarkerSpacing>) -> u32 {
     let most_markers = match markers {
@@ -439,7 +442,13 @@ mod tests {
     proptest! {
         #[test]
         fn every_start_frame_survives_the_wire(
-            reply: bool, markers: bool, crc: bool, reject: bool, enhanced: bool, revision: u8, private_length in 0..=512u16,
+            reply: bool,
+            markers: bool,
+            crc: bool,
+            reject: bool,
+            enhanced: bool,
+            revision: u8,
+            private_length in 0..=512u16,
         ) {
             let kind = if reply { StartKind::Reply } else { StartKind::Request };
             let (reject, enhanced) = (reject && reply, enhanced && revision >= 2);
@@ -448,7 +457,12 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_parse_without_panic(bytes: [u8; START_HEADER_LENGTH], reply: bool, key: bool, word: [u8; ENHANCED_LENGTH]) {
+        fn any_bytes_parse_without_panic(
+            bytes: [u8; START_HEADER_LENGTH],
+            reply: bool,
+            key: bool,
+            word: [u8; ENHANCED_LENGTH],
+        ) {
             let mut bytes = bytes;
             if key {
                 bytes[field::KEY].copy_from_slice(if reply { KEY_REPLY } else { KEY_REQUEST });
@@ -461,7 +475,10 @@ mod tests {
         }
 
         #[test]
-        fn an_fpdu_of_mulpdu_fits_the_packet_with_its_worst_case_of_markers(emss in 256..65_000u32, spacing in 0..=3usize) {
+        fn an_fpdu_of_mulpdu_fits_the_packet_with_its_worst_case_of_markers(
+            emss in 256..65_000u32,
+            spacing in 0..=3usize,
+        ) {
             let markers = MarkerSpacing::ALL.get(spacing).copied();
             let ulpdu = max_ulpdu(emss, markers);
             let most_markers = markers.map_or(0, |spacing| 4 * emss.div_ceil(spacing.bytes()));

@@ -1,5 +1,5 @@
-//! The Terminate message (RFC 5040 section 4.8) and its error codes (there, RFC 5041 section 7.2, RFC 5044 section 8, RFC 6581 section 8;
-//! RFC 7306 section 8 adds no code).
+//! The Terminate message (RFC 5040 section 4.8) and its error codes (there, RFC 5041 section 7.2, RFC 5044 section 8,
+//! RFC 6581 section 8; RFC 7306 section 8 adds no code).
 
 use core::fmt;
 
@@ -126,8 +126,8 @@ impl TerminateCode {
         !matches!(self, Self::Unknown { .. })
     }
 
-    /// Whether a Terminate with this code may repeat the segment that caused it (RFC 5040 figure 10): one of RDMAP or DDP, unless the
-    /// fault is local; never one of MPA.
+    /// Whether a Terminate with this code may repeat the segment that caused it (RFC 5040 figure 10): one of RDMAP or
+    /// DDP, unless the fault is local; never one of MPA.
     #[must_use]
     pub fn repeats_segment(self) -> bool {
         let (layer, kind, _) = self.numbers();
@@ -159,8 +159,8 @@ pub struct TerminatedSegment {
     pub length: u16,
     /// Its DDP header.
     pub header: ddp::Header,
-    /// Its RDMAP header, when it is a read request. No other message's is repeated, an atomic request's neither (RFC 5040 section 4.8,
-    /// RFC 7306 section 8.1).
+    /// Its RDMAP header, when it is a read request. No other message's is repeated, an atomic request's neither
+    /// (RFC 5040 section 4.8, RFC 7306 section 8.1).
     pub read_request: Option<ReadRequest>,
 }
 
@@ -193,9 +193,9 @@ impl Terminate {
     /// The longest payload in bytes: control, segment length, untagged DDP header, read request.
     pub const MAX_LENGTH: usize = field::DDP_HEADER + ddp::UNTAGGED_LENGTH + ReadRequest::LENGTH;
 
-    /// Writes the payload at the start of `bytes` and returns its length. The segment is left out where the code does not go with one
-    /// ([`TerminateCode::repeats_segment`]), the RDMAP header where the segment is no read request. Reserved bits are zero (RFC 5040
-    /// section 4.8).
+    /// Writes the payload at the start of `bytes` and returns its length. The segment is left out where the code does
+    /// not go with one ([`TerminateCode::repeats_segment`]), the RDMAP header where the segment is no read request.
+    /// Reserved bits are zero (RFC 5040 section 4.8).
     pub fn emit(&self, bytes: &mut [u8; Self::MAX_LENGTH]) -> usize {
         let (layer, kind, code) = self.code.numbers();
         bytes[field::LAYER_AND_TYPE] = layer << 4 | kind & 0x0f;
@@ -218,11 +218,11 @@ impl Terminate {
         end + ReadRequest::LENGTH
     }
 
-    /// Reads a payload. What follows the control word is taken as far as it can be understood: a peer that is in trouble may cut it short.
-    /// `None` when not even the control word is there.
+    /// Reads a payload. What follows the control word is taken as far as it can be understood: a peer that is in
+    /// trouble may cut it short. `None` when not even the control word is there.
     ///
-    /// A control word that Linux siw wrote on a little-endian machine is read as siw meant it, where that can be told; what the standard
-    /// writes is never misread.
+    /// A control word that Linux siw wrote on a little-endian machine is read as siw meant it, where that can be told;
+    /// what the standard writes is never misread.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let control = Control::parse(bytes.first_chunk()?);
@@ -249,11 +249,12 @@ struct Control {
 }
 
 impl Control {
-    /// Linux siw lays the control word out as bit fields of its compiler. On a little-endian machine that swaps the nibbles of layer and
-    /// type and puts the flags, in reverse order, at the other end of their byte, among the reserved bits that the standard sends as zero.
-    /// So flags in the wrong place prove siw. Without flags the numbers decide: what is in no table as it stands, but is
-    /// when swapped, was swapped. The rest is ambiguous, and taken as the standard means it: siw's RDMAP version and opcode errors
-    /// read as MPA's codes 5 and 6, and siw's MPA codes 5, 6 and 7 as RDMAP's remote operation errors with those numbers.
+    /// Linux siw lays the control word out as bit fields of its compiler. On a little-endian machine that swaps the
+    /// nibbles of layer and type and puts the flags, in reverse order, at the other end of their byte, among the
+    /// reserved bits that the standard sends as zero. So flags in the wrong place prove siw. Without flags the numbers
+    /// decide: what is in no table as it stands, but is when swapped, was swapped. The rest is ambiguous, and taken as
+    /// the standard means it: siw's RDMAP version and opcode errors read as MPA's codes 5 and 6, and siw's MPA codes 5,
+    /// 6 and 7 as RDMAP's remote operation errors with those numbers.
     fn parse(word: &[u8; CONTROL_LENGTH]) -> Self {
         let [layer_and_type, code, flags, _] = *word;
         let as_written = TerminateCode::from_numbers(layer_and_type >> 4, layer_and_type & 0x0f, code);
@@ -269,7 +270,8 @@ impl Control {
     }
 }
 
-/// The two sets of flags that siw sends on a little-endian machine, if any: the segment's length and DDP header; both and the RDMAP header.
+/// The two sets of flags that siw sends on a little-endian machine, if any: the segment's length and DDP header; both
+/// and the RDMAP header.
 const SIW_FLAGS: [u8; 2] = [0x03, 0x07];
 
 #[cfg(test)]
@@ -319,8 +321,9 @@ mod tests {
         assert_eq!(Terminate::parse(bytes), Some(terminate));
     }
 
-    /// What siw sends for a code on a little-endian machine: nibbles swapped; the segment repeated, with flags in the wrong place, for
-    /// anything of RDMAP or DDP but a local catastrophe of RDMAP and what leaves the segment's form in doubt.
+    /// What siw sends for a code on a little-endian machine: nibbles swapped; the segment repeated, with flags in the
+    /// wrong place, for anything of RDMAP or DDP but a local catastrophe of RDMAP and what leaves the segment's form in
+    /// doubt.
     fn as_siw_writes_it(code: TerminateCode) -> Vec<u8> {
         let (layer, kind, number) = code.numbers();
         let flags = match code {
@@ -491,8 +494,8 @@ mod tests {
             if let Some(terminate) = Terminate::parse(&bytes) {
                 let once = Terminate::parse(&emitted(&terminate));
                 // A segment beside a code that does not go with one is not written again; all else is.
-                let kept = Terminate { segment: terminate.segment.filter(|_| terminate.code.repeats_segment()), ..terminate };
-                prop_assert_eq!(once, Some(kept));
+                let segment = terminate.segment.filter(|_| terminate.code.repeats_segment());
+                prop_assert_eq!(once, Some(Terminate { segment, ..terminate }));
             }
         }
     }

@@ -45,7 +45,8 @@ const MAX_TEXT: usize = 64 * 1024;
 pub(super) const MAX_FILE: usize =
     (TEXT + MAX_TEXT).next_multiple_of(LINE) + MAX_ENGINES * MAX_COUNTERS * WORD + Shape::largest(MAX_ENGINES);
 
-/// Whose a board is. A process id comes back in time, together with the start it does not; in another pid namespace it says nothing.
+/// Whose a board is. A process id comes back in time, together with the start it does not; in another pid namespace it
+/// says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) pid: u32,
@@ -261,8 +262,8 @@ impl fmt::Display for Flaw {
             Self::Short { is, must } => write!(f, "has {is} bytes of {must}"),
             Self::Limit { engines, counters, text } => write!(
                 f,
-                "has {engines} engines, {counters} counters and {text} bytes of text (from 1 to {MAX_ENGINES}, from 1 to \
-                 {MAX_COUNTERS}, up to {MAX_TEXT})"
+                "has {engines} engines, {counters} counters and {text} bytes of text (from 1 to {MAX_ENGINES}, from 1 \
+                 to {MAX_COUNTERS}, up to {MAX_TEXT})"
             ),
             Self::Table { rows, words } => {
                 write!(f, "has a table of {rows} rows of {words} words (up to {MAX_ROWS}, from 1 to {MAX_WORDS})")
@@ -357,7 +358,8 @@ mod tests {
             let (heading, counts, _) = decode(&image).unwrap();
             prop_assert_eq!(heading, board);
             for (engine, counts) in counts.iter().enumerate() {
-                prop_assert!(counts.iter().copied().eq((0..names.len()).map(|counter| (engine * 1000 + counter) as u64)));
+                let expected = (0..names.len()).map(|counter| (engine * 1000 + counter) as u64);
+                prop_assert!(counts.iter().copied().eq(expected));
             }
         }
 

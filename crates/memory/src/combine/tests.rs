@@ -181,7 +181,11 @@ fn case() -> impl Strategy<Value = (Element, Combine, usize, [Vec<u8>; 3])> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
     #[test]
-    fn each_operation_does_as_the_model((element, operation, count, [before, operand, compare]) in case(), skip in 0..3_usize, wanted: bool) {
+    fn each_operation_does_as_the_model(
+        (element, operation, count, [before, operand, compare]) in case(),
+        skip in 0..3_usize,
+        wanted: bool,
+    ) {
         let size = element.size();
         let skip = skip * element.alignment();
         let (registry, domain, region) = region([&vec![0xa5; skip][..], &before, &[0xa5; 16]].concat());
@@ -203,7 +207,8 @@ proptest! {
             prop_assert_eq!(&result, &before);
         }
         for index in 0..count {
-            let at = |bytes: &[u8]| bytes.get(index * size..(index + 1) * size).map_or(Integer(0), |bytes| decode(element, bytes));
+            let place = index * size..(index + 1) * size;
+            let at = |bytes: &[u8]| bytes.get(place.clone()).map_or(Integer(0), |bytes| decode(element, bytes));
             let expected = model(element, operation, at(&before), at(&operand), at(&compare));
             let expected = expected.map(|number| decode(element, &encode(element, number)));
             let found = decode(element, &after[skip + index * size..][..size]);

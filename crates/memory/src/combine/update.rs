@@ -9,7 +9,8 @@ use super::value::{Complex, Value};
 use super::{Combine, Element, wide};
 use crate::guard::{self, Fault};
 
-/// What goes with an operation, element by element, in the machine's byte order: each either empty or as long as the elements.
+/// What goes with an operation, element by element, in the machine's byte order: each either empty or as long as the
+/// elements.
 pub(crate) struct Operands<'a> {
     /// Empty if the operation has none.
     pub(crate) operand: &'a [u8],
@@ -26,8 +27,8 @@ pub(crate) struct Operands<'a> {
 /// ([`guard::touch`]).
 ///
 /// # Safety
-/// `at` is a multiple of [`Element::alignment`] and valid for reads of `count` elements, and for writes unless the operation is
-/// [`Combine::Read`], for any thread's sake until this returns.
+/// `at` is a multiple of [`Element::alignment`] and valid for reads of `count` elements, and for writes unless the
+/// operation is [`Combine::Read`], for any thread's sake until this returns.
 pub(crate) unsafe fn combine_all(
     at: *mut u8,
     count: usize,
@@ -71,8 +72,8 @@ unsafe fn each<W: Word, V: Value + Held<W>>(
     for start in (0..count).map(|index| index * size) {
         let given = |bytes: &[u8]| V::from_word(bytes.get(start..start + size).map_or(W::ZERO, W::from_bytes));
         let (operand, compare) = (given(operand), given(compare));
-        // SAFETY: Inside the elements by the caller's promise, and as well aligned as the first, since the size is a multiple of
-        // the alignment.
+        // SAFETY: Inside the elements by the caller's promise, and as well aligned as the first, since the size is a
+        // multiple of the alignment.
         let before = unsafe {
             W::update(at.add(start), |word| {
                 V::combine(V::from_word(word), operation, operand, compare).map(V::into_word)
@@ -94,11 +95,12 @@ trait Word: Copy {
 
     fn to_bytes(self, out: &mut [u8]);
 
-    /// Lets `change` make a new value of the one at `at`, or leave it, and returns the old one. Nobody else's update comes between.
+    /// Lets `change` make a new value of the one at `at`, or leave it, and returns the old one. Nobody else's update
+    /// comes between.
     ///
     /// # Safety
-    /// `at` is a multiple of the word's alignment and valid for reads, and for writes if `change` makes a new value, for any
-    /// thread's sake until this returns.
+    /// `at` is a multiple of the word's alignment and valid for reads, and for writes if `change` makes a new value,
+    /// for any thread's sake until this returns.
     ///
     /// # Errors
     /// It is not there any more. Words that need no lock leave that to whoever guards the whole operation.
@@ -136,8 +138,8 @@ words! {
     u64, AtomicU64;
 }
 
-/// Locks for the elements that no machine word holds: one for all whose addresses have the same remainder. They are of the
-/// process and not of a registry, for the same memory may be registered with several.
+/// Locks for the elements that no machine word holds: one for all whose addresses have the same remainder. They are of
+/// the process and not of a registry, for the same memory may be registered with several.
 static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(Rank::WideElement, ()) }; 64];
 
 /// Runs `work`, which touches the `length` bytes of the element at `at`, while no other update of that element runs.
@@ -229,9 +231,11 @@ held! {
     u64, u64, core::convert::identity, core::convert::identity;
     f32, u32, f32::from_bits, f32::to_bits;
     f64, u64, f64::from_bits, f64::to_bits;
-    Complex<f32>, [u32; 2], |[real, imaginary]: [u32; 2]| Complex { real: f32::from_bits(real), imaginary: f32::from_bits(imaginary) },
+    Complex<f32>, [u32; 2],
+        |[real, imaginary]: [u32; 2]| Complex { real: f32::from_bits(real), imaginary: f32::from_bits(imaginary) },
         |complex: Complex<f32>| [complex.real.to_bits(), complex.imaginary.to_bits()];
-    Complex<f64>, [u64; 2], |[real, imaginary]: [u64; 2]| Complex { real: f64::from_bits(real), imaginary: f64::from_bits(imaginary) },
+    Complex<f64>, [u64; 2],
+        |[real, imaginary]: [u64; 2]| Complex { real: f64::from_bits(real), imaginary: f64::from_bits(imaginary) },
         |complex: Complex<f64>| [complex.real.to_bits(), complex.imaginary.to_bits()];
 }
 

@@ -315,7 +315,11 @@ fn atomics_of_many_threads_are_not_lost() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 5 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 5 } else { 200 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Fused copy and digest is the same as one after the other, for lengths around the blocks and the short path.
     #[test]
@@ -370,7 +374,8 @@ proptest! {
     }
 }
 
-/// One thread places by remote access, another ends that access: afterwards nothing changes any more, for short and long pieces.
+/// One thread places by remote access, another ends that access: afterwards nothing changes any more, for short and
+/// long pieces.
 #[test]
 fn nothing_lands_after_an_invalidation() {
     let rounds = if cfg!(miri) { 2 } else { 100 };

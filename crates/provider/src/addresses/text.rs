@@ -93,7 +93,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_an_address_or_none(text in "(fi_sockaddr(_in|_in6)?://)?[0-9a-f.:\\[\\]]{0,20}(\\?(also|id)=[0-9a-f.,:&=]{0,20})?") {
+        fn any_text_is_an_address_or_none(
+            text in "(fi_sockaddr(_in|_in6)?://)?[0-9a-f.:\\[\\]]{0,20}(\\?(also|id)=[0-9a-f.,:&=]{0,20})?",
+        ) {
             if let Some(address) = read(&text) {
                 let again = read(&write(&address).unwrap());
                 prop_assert_eq!(again, Some(address));

@@ -349,7 +349,9 @@ fn record() -> impl Strategy<Value = Record> {
         3 => (envelope(), proptest::option::of(id()), 0..50_u32)
             .prop_map(|(envelope, acknowledge, length)| Record::Short { envelope, acknowledge, length }),
         2 => (envelope(), id(), 0..4000_u64, any::<bool>())
-            .prop_map(|(envelope, id, length, delivery)| Record::Request { envelope, id, length, delivery, source: Parts::new() }),
+            .prop_map(|(envelope, id, length, delivery)| {
+                Record::Request { envelope, id, length, delivery, source: Parts::new() }
+            }),
         2 => (envelope(), id(), pieces()).prop_map(|(envelope, id, source)| {
             let length = source.iter().map(|part| part.length).sum();
             Record::Request { envelope, id, length, delivery: false, source }
@@ -379,7 +381,12 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let credits = prop_oneof![6 => Just((0, 0)), 2 => Just((1, 0)), 1 => (any::<u16>(), any::<u16>())];
     prop_oneof![
-        8 => (any::<bool>(), credits, proptest::collection::vec(record(), 0..4), proptest::option::weighted(0.1, 0..200_usize))
+        8 => (
+            any::<bool>(),
+            credits,
+            proptest::collection::vec(record(), 0..4),
+            proptest::option::weighted(0.1, 0..200_usize),
+        )
             .prop_map(|(data, credits, records, cut)| Step::Packet { data, credits, records, cut }),
         1 => proptest::collection::vec(any::<u8>(), 0..100).prop_map(Step::Bytes),
         3 => Just(Step::Poll),
@@ -387,7 +394,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..4000_u64, proptest::option::of(0..100_u64)).prop_map(|(length, many)| Step::Receive(length, many)),
         1 => Just(Step::Discard),
         1 => Just(Step::Call),
-        1 => prop_oneof![Just((1 << 32) | 1_u64), Just((1 << 32) | (1 << 31) | 1), any::<u64>()].prop_map(Step::Transferred),
+        1 => prop_oneof![Just((1 << 32) | 1_u64), Just((1 << 32) | (1 << 31) | 1), any::<u64>()]
+            .prop_map(Step::Transferred),
     ]
 }
 
