@@ -1,13 +1,16 @@
 //! Rules of the whole workspace, kept from `cargo metadata`, the crates' roots and the documents:
 //!
-//! - a crate uses only crates of lower levels, in its tests and build scripts as well as in its code (`docs/architecture.md`);
+//! - a crate uses only crates of lower levels, in its tests and build scripts as well as in its code
+//!   (`docs/architecture.md`);
 //! - `weft-nic` names neither an operating system nor an emulated network;
 //! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code;
 //! - every crate from outside has its reason in `docs/dependencies.md`;
+//! - no line of Rust is wider than [`COLUMNS`], comments and strings included, which rustfmt leaves as they are;
 //! - the program in `README.md` is the one that `crates/weft/tests/hello.rs` runs.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -49,6 +52,12 @@ const UNSAFE: [&str; 5] = ["weft-memory", "weft-driver", "weft-libfabric", "weft
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
+/// The width of a line, in characters: `max_width` of `rustfmt.toml`.
+const COLUMNS: usize = 120;
+
+/// Folders whose lines may be wider still. One in which all lines fit leaves this list.
+const WIDE: [&str; 2] = ["crates/cli/src/", "crates/perf/"];
+
 /// What of a crate the rule is about.
 struct Package {
     name: String,
@@ -75,6 +84,20 @@ fn every_dependency_has_its_reason() {
     used.insert("libfuzzer-sys".to_owned());
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dependencies.md")).unwrap();
     let wrong = compare(&used, &page);
+    assert!(wrong.is_empty(), "\n\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn lines_fit_their_columns() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut files = Vec::new();
+    for folder in ["crates", "fuzz"] {
+        collect_rust(&root.join(folder), &mut files);
+    }
+    let wrong = check_columns(files.iter().map(|(path, text)| {
+        let path = path.strip_prefix(root.to_str().expect("a path in UTF-8")).expect("below the root");
+        (path.trim_start_matches('/'), text.as_str())
+    }));
     assert!(wrong.is_empty(), "\n\n{}\n", wrong.join("\n"));
 }
 
@@ -151,8 +174,8 @@ fn level_of(name: &str) -> Option<usize> {
 
 fn unknown(name: &str) -> String {
     format!(
-        "{name} has no level. Decide which crates it may know and who may know it, put it into LEVELS of crates/cli/tests/workspace.rs \
-         and into the table of docs/architecture.md."
+        "{name} has no level. Decide which crates it may know and who may know it, put it into LEVELS of \
+         crates/cli/tests/workspace.rs and into the table of docs/architecture.md."
     )
 }
 
@@ -163,8 +186,8 @@ fn refuse(name: &str, level: usize, used: &str) -> Option<String> {
     match level_of(used) {
         Some(lower) if lower < level => None,
         Some(other) => Some(format!(
-            "{name} (level {level}) uses {used} (level {other}). A crate uses only crates of lower levels: move what both need \
-             further down, or join them in a crate above."
+            "{name} (level {level}) uses {used} (level {other}). A crate uses only crates of lower levels: move what \
+             both need further down, or join them in a crate above."
         )),
         None => Some(unknown(used)),
     }
@@ -174,7 +197,8 @@ fn judge_root(name: &str, root: &str, source: &str) -> Option<String> {
     let forbids = source.lines().any(|line| line.trim_end() == FORBID);
     match (UNSAFE.contains(&name), forbids) {
         (false, false) => Some(format!(
-            "{root} lacks `{FORBID}`. Unsafe code has its place in {}; a further crate for it needs a reason, in docs/architecture.md.",
+            "{root} lacks `{FORBID}`. Unsafe code has its place in {}; a further crate for it needs a reason, in \
+             docs/architecture.md.",
             UNSAFE.join(", ")
         )),
         (true, true) => Some(format!(
@@ -182,6 +206,44 @@ fn judge_root(name: &str, root: &str, source: &str) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// The Rust files below a folder, each with its text; without what cargo has built there.
+fn collect_rust(folder: &Path, files: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.expect("an entry of a folder").path();
+        if path.is_dir() && !path.ends_with("target") {
+            collect_rust(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            files.push((path.to_str().expect("a path in UTF-8").to_owned(), text));
+        }
+    }
+}
+
+/// Lines that are too wide, outside of [`WIDE`], and what of `WIDE` has none. A row of a table in a comment cannot be
+/// wrapped.
+fn check_columns<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let is_row = |line: &str| line.trim_start().trim_start_matches(['/', '!']).starts_with(" |");
+    let is_wide = |line: &str| line.chars().count() > COLUMNS && !is_row(line);
+    let (mut wrong, mut stale) = (Vec::new(), BTreeSet::from(WIDE));
+    for (path, text) in files {
+        let folder = WIDE.into_iter().find(|folder| path.starts_with(folder));
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| is_wide(line)) {
+            match folder {
+                Some(folder) => _ = stale.remove(folder),
+                None => wrong.push(format!(
+                    "{path}:{} has {} columns, more than {COLUMNS}: wrap it.",
+                    index + 1,
+                    line.chars().count()
+                )),
+            }
+        }
+    }
+    wrong.extend(stale.into_iter().map(|folder| {
+        format!("all lines of {folder} fit {COLUMNS} columns: take it out of WIDE in crates/cli/tests/workspace.rs.")
+    }));
+    wrong
 }
 
 /// Crates without a row in the tables of the page, and rows without a crate.
@@ -201,7 +263,8 @@ fn compare(used: &BTreeSet<String>, page: &str) -> Vec<String> {
 const CLEAN: &str = "//! A crate.\n#![forbid(unsafe_code)]\n";
 const OPEN: &str = "//! A crate. It does not say `#![forbid(unsafe_code)]`.\n";
 
-/// What is wrong with a workspace of these crates, each with the crates that it uses, its root and the kind of that dependency.
+/// What is wrong with a workspace of these crates, each with the crates that it uses, its root and the kind of that
+/// dependency.
 fn judge(crates: &[(&str, &[&str], &str)], kind: Option<&str>) -> Vec<String> {
     let describe = |(name, uses, _): &(&str, &[&str], &str)| {
         let mut dependencies: Vec<Value> =
@@ -279,7 +342,26 @@ fn a_dependency_without_a_reason_and_a_reason_without_a_dependency_are_found() {
     assert_eq!(compare(&used, "| `arrayvec` | nic | why |\n| `libc` | driver | why |"), [""; 0]);
     let wrong = compare(&used, "text about `libc`\n| `arrayvec` | nic | why |\n| `socket2` | driver | why |");
     assert!(
-        matches!(&wrong[..], [lacking, stale] if lacking.starts_with("libc has no row") && stale.contains("for socket2")),
+        matches!(
+            &wrong[..],
+            [lacking, stale] if lacking.starts_with("libc has no row") && stale.contains("for socket2")
+        ),
         "{wrong:?}"
     );
+}
+
+#[test]
+fn wide_lines_are_found_but_in_tables_and_where_they_are_known() {
+    let wide = "x".repeat(COLUMNS + 1);
+    let known = WIDE.map(|folder| (format!("{folder}old.rs"), wide.clone()));
+    let check = |path: &str, text: &str| {
+        let known = known.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+        check_columns(known.chain([(path, text)]))
+    };
+    // Characters count, not bytes.
+    assert_eq!(check("crates/nic/src/lib.rs", &format!("\n{}\n    //! | {wide} |", "é".repeat(COLUMNS))), [""; 0]);
+    let wrong = check("crates/nic/src/lib.rs", &format!("fn f() {{}}\n// {wide}\n"));
+    assert_eq!(wrong, ["crates/nic/src/lib.rs:2 has 124 columns, more than 120: wrap it."]);
+    let stale = check_columns(std::iter::empty());
+    assert!(stale.len() == WIDE.len() && stale.iter().all(|line| line.contains("take it out of WIDE")), "{stale:?}");
 }
