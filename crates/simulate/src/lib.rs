@@ -7,6 +7,7 @@
 mod datagram;
 mod edge_peer;
 mod fences;
+mod go_back;
 mod hostile;
 mod messages;
 mod network;

@@ -15,8 +15,8 @@ const HEADERS: u32 = 20 + 32;
 /// Bytes that are taken at once from what TCP has put in order.
 const PIECE: usize = 32 << 10;
 /// Less than the queue of the link holds, so that nothing is lost but what is to be.
-const WINDOW: u32 = 512 << 10;
-const START: Time = Time::from_nanos(1_000_000_000);
+pub(crate) const WINDOW: u32 = 512 << 10;
+pub(crate) const START: Time = Time::from_nanos(1_000_000_000);
 /// Nothing that is not simulated takes this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -74,7 +74,7 @@ pub struct StreamReport {
     pub most_buffered: u64,
     /// FPDUs that were in place before others that come before them.
     pub early: u64,
-    /// Segments that were sent again.
+    /// Segments, or packets, that were sent again.
     pub resent: u64,
 }
 
@@ -101,6 +101,22 @@ impl StreamScenario {
     /// The same, and what `far` says.
     pub fn run_to(&self, far: &mut dyn FarEnd, clock: &mut dyn FnMut() -> Time) -> Result<StreamReport, String> {
         Run::new(self, far.flow(), clock())?.finish_to(far, clock)
+    }
+
+    /// How the link treats what has so many bytes of headers: forth, or back.
+    pub(crate) fn link(&self, back: bool, header_bytes: u32) -> LinkSettings {
+        LinkSettings {
+            delay: self.delay,
+            rate_bits_per_s: Some(self.rate),
+            loss: Loss::Independent(Chance::per_million(self.lost)),
+            reordering: if back {
+                Delayed::default()
+            } else {
+                Delayed { chance: Chance::per_million(self.late), by: self.late_by }
+            },
+            header_bytes,
+            ..LinkSettings::default()
+        }
     }
 }
 
@@ -201,6 +217,11 @@ fn flow(forth: bool) -> Flow {
     Flow { local: ends[usize::from(!forth)], remote: ends[usize::from(forth)] }
 }
 
+/// Of sorted times that of which so many in a hundred are shorter.
+pub(crate) fn share(sorted: &[Duration], percent: usize) -> Duration {
+    sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
 fn stuck(what: impl core::fmt::Display) -> String {
     format!("a setting of TCP: {what}")
 }
@@ -209,20 +230,8 @@ impl Run {
     fn new(scenario: &StreamScenario, flow: Flow, now: Time) -> Result<Self, String> {
         let settings =
             Settings { policy: scenario.policy, receive_window: WINDOW, send_buffer: WINDOW, ..Settings::default() };
-        let link = |back: bool| LinkSettings {
-            delay: scenario.delay,
-            rate_bits_per_s: Some(scenario.rate),
-            loss: Loss::Independent(Chance::per_million(scenario.lost)),
-            reordering: if back {
-                Delayed::default()
-            } else {
-                Delayed { chance: Chance::per_million(scenario.late), by: scenario.late_by }
-            },
-            header_bytes: HEADERS,
-            ..LinkSettings::default()
-        };
         let mut random = Random::new(scenario.seed);
-        let links = [false, true].map(|back| Link::new(link(back), Random::new(random.next_u64())));
+        let links = [false, true].map(|back| Link::new(scenario.link(back, HEADERS), Random::new(random.next_u64())));
         let placer = Placer {
             reassembler: Reassembler::new(MARKERS, true, ReassemblerLimits::default()),
             left: BTreeMap::new(),
@@ -325,12 +334,11 @@ impl Run {
     fn report(mut self) -> StreamReport {
         let took = &mut self.placer.took;
         took.sort_unstable();
-        let at = |share: usize| took.get((took.len() * share / 100).min(took.len().saturating_sub(1))).copied();
         StreamReport {
             bytes: self.placer.bytes,
             elapsed: self.began.map_or(Duration::ZERO, |began| self.now.since(began)),
-            median: at(50).unwrap_or_default(),
-            p99: at(99).unwrap_or_default(),
+            median: share(took, 50),
+            p99: share(took, 99),
             most_buffered: self.placer.most_buffered,
             early: self.placer.reassembler.early(),
             resent: self.caller.counters().retransmitted,
