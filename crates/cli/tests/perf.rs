@@ -150,10 +150,16 @@ fn disorder_has_each_policy_in_each_case() {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let report = run(&[]);
-    assert_eq!(report["cases"].as_array().unwrap().len(), 6);
-    assert_eq!(report, run(&["--policy", "place,buffer,drop"]), "virtual time is the same each time");
-    let late = &report["cases"][3];
+    assert_eq!(report["cases"].as_array().unwrap().len(), 8);
+    assert_eq!(report, run(&["--policy", "place,buffer,go-back,drop"]), "virtual time is the same each time");
+    let late = &report["cases"][4];
     assert_eq!((&late["policy"], &late["most_buffered_bytes"]), (&"place".into(), &0.into()));
+    let back = &report["cases"][6];
+    assert_eq!((&back["policy"], &back["virtual_time"]), (&"go-back".into(), &true.into()));
+    assert!(back["segments_sent_again"].as_u64().unwrap() > 500, "{back}");
+    let cut = run(&["--cut", "10"]);
+    assert!(cut["cases"].as_array().unwrap().iter().all(|case| case["policy"] != "go-back"), "{cut}");
+    refused_alone(&["disorder", "--cut", "10", "--policy", "go-back"], "leave out --cut");
     refused_alone(&["disorder", "--late", "60"], "a number of percent from 0 to 50");
 }
 

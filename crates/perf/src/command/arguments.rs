@@ -28,7 +28,7 @@ Examples:
   weft perf in-order-tax --mtu 9000                   what being ready for disorder costs when all is in order
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
   weft perf all-to-all --processes 8,64               many processes on this machine
-  weft perf disorder --late 0,5 --lost 0,1            late segments placed, kept, or dropped; in virtual time
+  weft perf disorder --late 0,5 --lost 0,1            late segments placed, kept, dropped, gone back to; in virtual time
   weft perf disorder --transport edge --links 1,4     the same faults under Edge, over one link and over four
   weft perf fence --ranks 4,8 --fence all             fences of windows, beside MPI_Win_fence
   mpiexec -n 8 weft perf fence                        the same over the ranks that Hydra or Slurm has started

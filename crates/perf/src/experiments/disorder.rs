@@ -29,46 +29,51 @@ pub(crate) struct Disorder {
     /// How many segments in a hundred a middlebox cuts in two
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     cut: f64,
-    /// What the receiver does with segments that come before others [default: place, buffer, drop]
+    /// What the receiver does with segments that come before others [default: place, buffer, go-back, drop]
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',')]
     policy: Vec<Policy>,
 }
 
 /// What the receiver does with segments that come before others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 enum Policy {
     /// Their FPDUs are found by markers, and placed at once
     Place,
     /// They are kept until what is missing has come, as the kernel's TCP does
     Buffer,
-    /// They are dropped, and come again
+    /// They are dropped, and a NAK has the sender go back to what is missing, as InfiniBand does
+    GoBack,
+    /// They are dropped, and come again when TCP finds that they are lost
     Drop,
     /// The kernel's TCP receives, which can only keep them: in real time, slowed down
     Kernel,
 }
 
 impl Policy {
-    /// Those of Weft's own TCP.
-    const OWN: [Self; 3] = [Self::Place, Self::Buffer, Self::Drop];
+    /// Those in virtual time.
+    const SIMULATED: [Self; 4] = [Self::Place, Self::Buffer, Self::GoBack, Self::Drop];
 
-    /// `None`: the kernel's.
-    const fn receive(self) -> Option<ReceivePolicy> {
+    /// The policies that are measured when none is named. What a middlebox cuts is a segment of TCP.
+    fn usual(cut: f64) -> Vec<Self> {
+        Self::SIMULATED.into_iter().filter(|policy| *policy != Self::GoBack || cut == 0.0).collect()
+    }
+
+    /// What is to be known of it beside the rest.
+    fn note(self) -> String {
         match self {
-            Self::Place => Some(ReceivePolicy::Place),
-            Self::Buffer => Some(ReceivePolicy::Buffer),
-            Self::Drop => Some(ReceivePolicy::Drop),
-            Self::Kernel => None,
+            Self::GoBack => {
+                "go-back: InfiniBand's reliable connection in place of TCP, a packet for each FPDU; it has \
+                             no congestion\ncontrol, and sends at the rate of the link whatever is lost\n"
+                    .to_owned()
+            }
+            Self::Kernel => format!(
+                "kernel: the kernel's TCP receives behind the same link, in real time, which goes by {SLOWER} times \
+                 slower for the link;\nbuffered is its memory, as it counts that\n"
+            ),
+            Self::Place | Self::Buffer | Self::Drop => String::new(),
         }
     }
-}
-
-/// What is said of the kernel's.
-fn of_kernel() -> String {
-    format!(
-        "kernel: the kernel's TCP receives behind the same link, in real time, which goes by {SLOWER} times slower for \
-         the link;\nbuffered is its memory, as it counts that\n"
-    )
 }
 
 /// One run.
@@ -104,17 +109,20 @@ pub(crate) fn run(arguments: &Disorder, fpdus: Option<u64>, json: Option<Destina
 }
 
 fn cases(arguments: &Disorder, base: &StreamScenario) -> Result<Vec<Case>, Failure> {
-    let policies = if arguments.policy.is_empty() { &Policy::OWN[..] } else { &arguments.policy };
+    let policies = if arguments.policy.is_empty() { Policy::usual(arguments.cut) } else { arguments.policy.clone() };
+    if arguments.cut > 0.0 && policies.contains(&Policy::GoBack) {
+        return Err(Failure::Usage(format!(
+            "--cut {} cuts segments of TCP, and go-back has none: leave out --cut or --policy go-back",
+            arguments.cut
+        )));
+    }
     let kernels = policies.contains(&Policy::Kernel).then(Kernels::new).transpose()?;
     let mut cases = Vec::new();
     for lost in &arguments.lost {
         for late in &arguments.late {
-            for policy in policies {
+            for policy in &policies {
                 let scenario = StreamScenario { late: millionths(*late), lost: millionths(*lost), ..*base };
-                let report = match (policy.receive(), &kernels) {
-                    (None, Some(kernels)) => kernels.run(&scenario)?,
-                    (policy, _) => simulate(&StreamScenario { policy: policy.unwrap_or_default(), ..scenario })?,
-                };
+                let report = run_one(*policy, &scenario, kernels.as_ref())?;
                 cases.push(Case { late: *late, lost: *lost, policy: *policy, report });
             }
         }
@@ -122,8 +130,17 @@ fn cases(arguments: &Disorder, base: &StreamScenario) -> Result<Vec<Case>, Failu
     Ok(cases)
 }
 
-fn simulate(scenario: &StreamScenario) -> Result<StreamReport, Failure> {
-    scenario.run().map_err(|error| Failure::Runtime(format!("{scenario:?}: {error}")))
+fn run_one(policy: Policy, scenario: &StreamScenario, kernels: Option<&Kernels>) -> Result<StreamReport, Failure> {
+    let of_tcp = |policy| StreamScenario { policy, ..*scenario }.run();
+    let report = match (policy, kernels) {
+        (Policy::Kernel, Some(kernels)) => return kernels.run(scenario),
+        (Policy::Kernel, None) => Err("there is no test network for the kernel's TCP".into()),
+        (Policy::GoBack, _) => scenario.run_going_back(),
+        (Policy::Place, _) => of_tcp(ReceivePolicy::Place),
+        (Policy::Buffer, _) => of_tcp(ReceivePolicy::Buffer),
+        (Policy::Drop, _) => of_tcp(ReceivePolicy::Drop),
+    };
+    report.map_err(|error| Failure::Runtime(format!("{scenario:?}: {error}")))
 }
 
 fn table(base: &StreamScenario, cases: &[Case]) -> String {
@@ -152,12 +169,13 @@ fn table(base: &StreamScenario, cases: &[Case]) -> String {
             report.resent.to_string(),
         ]);
     }
-    let kernel = cases.iter().any(|case| case.policy == Policy::Kernel);
-    let kernel = if kernel { of_kernel() } else { String::new() };
+    let noted = [Policy::GoBack, Policy::Kernel].into_iter();
+    let notes: String =
+        noted.filter(|policy| cases.iter().any(|case| case.policy == *policy)).map(Policy::note).collect();
     format!(
         "in virtual time: {} FPDUs with markers and CRC, one in a segment, over Weft's own TCP; a link of {} Gb/s,\n\
          {} us each way; who is late is so by up to {} us; a middlebox cuts {} % of the segments in \
-         two\n{kernel}\n{table}",
+         two\n{notes}\n{table}",
         base.fpdus,
         base.rate as f64 / 1e9,
         base.delay.as_micros(),
