@@ -88,7 +88,10 @@ fn libfabric() -> Result<String, String> {
 fn ucx_perftest() -> Result<String, String> {
     match find_ucx() {
         Some(path) => Ok(path.display().to_string()),
-        None => Err("not installed; on Debian: apt install ucx-utils".into()),
+        None => {
+            Err("not installed; on Debian: apt install ucx-utils, or pip install libucx-cu12 where WEFT_UCX says"
+                .into())
+        }
     }
 }
 

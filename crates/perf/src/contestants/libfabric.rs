@@ -46,6 +46,11 @@ impl Contestant for Libfabric {
         Err(format!("libfabric has no provider {provider:?}; it has {}", names.join(", ")))
     }
 
+    fn version(&self, _: &Job) -> Option<String> {
+        let (major, minor) = Library::load().ok()?.version();
+        Some(format!("{major}.{minor}"))
+    }
+
     fn supports(&self, job: &Job) -> Result<(), String> {
         Variant::parse(job.variant.as_deref())?;
         match job.kind {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use weft_base::PeerId;
 use weft_message::{Match, Matcher};
 
+use crate::host::versions::own;
 use crate::model::contestant::{Contestant, Side};
 use crate::model::job::{Crowd, Job, Kind, Queue, Wanted, Which};
 use crate::model::measure::{Figure, Measured, Watch, median};
@@ -44,6 +45,10 @@ impl Contestant for Matching {
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {
         Ok(())
+    }
+
+    fn version(&self, _: &Job) -> Option<String> {
+        own()
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {

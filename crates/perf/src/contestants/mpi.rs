@@ -42,6 +42,10 @@ impl Contestant for Mpi {
         if Carrier::parse(variant)?.is_weft() { Provider::available() } else { Ok(()) }
     }
 
+    fn version(&self, job: &Job) -> Option<String> {
+        job.mpi.as_ref()?.version()
+    }
+
     fn supports(&self, job: &Job) -> Result<(), String> {
         let carrier = Carrier::parse(job.variant.as_deref())?;
         match (&job.mpi, job.kind) {

@@ -11,6 +11,7 @@ use weft_driver::{HostListener, HostNetwork, HostPort};
 
 use crate::contestants::sockets::exchange::{drain, ping, pong, pour};
 use crate::contestants::sockets::variant::Variant;
+use crate::host::versions::own;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Role};
 use crate::model::measure::Measured;
@@ -33,6 +34,10 @@ impl Contestant for Ring {
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {
         Ok(())
+    }
+
+    fn version(&self, _: &Job) -> Option<String> {
+        own()
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {

@@ -17,6 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::contestants::sockets::exchange::{drain, ping, pong, pour};
 use crate::contestants::sockets::variant::Variant;
+use crate::host::versions::kernel;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Role, Target, Wait};
 use crate::model::measure::Measured;
@@ -71,6 +72,10 @@ impl Contestant for Sockets {
         Socket::new(Domain::IPV4, Type::STREAM, Some(self.protocol)).map(drop).map_err(|error| {
             format!("this kernel gives no such socket ({error}); for mptcp: sysctl net.mptcp.enabled=1")
         })
+    }
+
+    fn version(&self, _: &Job) -> Option<String> {
+        kernel()
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {

@@ -9,6 +9,7 @@ use weft::verbs::LinkSettings;
 use crate::contestants::sockets::exchange::{drain, ping, pong, pour};
 use crate::contestants::sockets::variant::Variant;
 use crate::contestants::stream::end::StreamEnd;
+use crate::host::versions::{locked, own as own_version};
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Role, Wait};
 use crate::model::measure::Measured;
@@ -49,9 +50,16 @@ impl Contestant for Streams {
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {
         if self.name == Self::SMOLTCP.name && !cfg!(feature = "smoltcp") {
-            return Err("this weft was built without the feature smoltcp".into());
+            return Err("this weft was built without smoltcp: build it with cargo build --features smoltcp".into());
         }
         Ok(())
+    }
+
+    fn version(&self, _: &Job) -> Option<String> {
+        if self.name == Self::OWN.name {
+            return own_version();
+        }
+        cfg!(feature = "smoltcp").then(|| locked(self.name)).flatten()
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {

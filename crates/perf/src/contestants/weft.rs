@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use weft::verbs::{Access, Context, Listener, MemoryRegion, ProtectionDomain, RemoteMemory, Stag};
 
 use crate::contestants::weft::demands::{CONNECT_LIMIT, flag_at, operation, resolve};
+use crate::host::versions::own;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Operation, Role, Target};
 use crate::model::measure::Measured;
@@ -52,6 +53,10 @@ impl Contestant for Weft {
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {
         Ok(())
+    }
+
+    fn version(&self, _: &Job) -> Option<String> {
+        own()
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {

@@ -26,6 +26,11 @@ pub(crate) trait Contestant: Sync {
     /// Whether it has this variant and this kind of run at all; otherwise what it has.
     fn supports(&self, job: &Job) -> Result<(), String>;
 
+    /// The version of what is measured in this job, if it can be known: of a library, of the kernel.
+    fn version(&self, _job: &Job) -> Option<String> {
+        None
+    }
+
     /// Weft's provider of libfabric, when a process needs to be started where libfabric finds it.
     fn provider(&self, _variant: Option<&str>) -> Result<Option<Provider>, String> {
         Ok(None)

@@ -1,10 +1,13 @@
 //! Which MPI libraries there are on this machine.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::{env, fmt, fs};
+use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+use crate::host::environments;
 
 /// An MPI library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -83,6 +86,12 @@ impl Installation {
         }
     }
 
+    /// Its version, as its starter tells it: the number alone.
+    pub(crate) fn version(&self) -> Option<String> {
+        let output = Command::new(&self.mpiexec).arg("--version").stdin(Stdio::null()).output().ok()?;
+        version_in(&String::from_utf8_lossy(&output.stdout))
+    }
+
     /// Whether it was built with UCX.
     pub(crate) fn has_ucx(&self) -> bool {
         match (self.library, &self.file) {
@@ -103,8 +112,8 @@ impl fmt::Display for Library {
 /// Finds these libraries, in these folders or where they usually are; without names, all that are there. An error says which of the named
 /// is missing, or that none is there, and how to get them.
 pub(crate) fn find(named: &[Library], folders: &[PathBuf]) -> Result<Vec<Installation>, String> {
-    let folders = if folders.is_empty() { usual_folders() } else { folders.to_vec() };
-    let environments: Vec<_> = folders.iter().flat_map(|folder| with_members(folder)).collect();
+    let folders = if folders.is_empty() { environments::folders("WEFT_MPI", ".cache/mpi") } else { folders.to_vec() };
+    let environments: Vec<_> = folders.iter().flat_map(|folder| environments::with_members(folder)).collect();
     let find = |library: &Library| one(*library, &environments);
     if named.is_empty() {
         let all: Vec<_> = Library::value_variants().iter().filter_map(find).collect();
@@ -117,9 +126,19 @@ pub(crate) fn find(named: &[Library], folders: &[PathBuf]) -> Result<Vec<Install
         .collect()
 }
 
+/// The first word that is a version: of Intel MPI `Version 2021.14`, of Open MPI `(OpenRTE) 4.1.4`, of Hydra in a column.
+fn version_in(text: &str) -> Option<String> {
+    let is_version = |word: &&str| {
+        let mut parts = word.split('.');
+        let number = |part: &str| !part.is_empty() && part.starts_with(|first: char| first.is_ascii_digit());
+        parts.clone().count() > 1 && parts.all(number)
+    };
+    text.split_whitespace().find(is_version).map(str::to_owned)
+}
+
 fn one(library: Library, environments: &[PathBuf]) -> Option<Installation> {
     let Some(mark) = library.mark() else {
-        let mpiexec = in_path("mpiexec.openmpi")?;
+        let mpiexec = environments::in_path("mpiexec.openmpi")?;
         return Some(Installation { library, mpiexec, file: None });
     };
     let folder = environments.iter().find(|folder| folder.join(mark).exists())?;
@@ -127,37 +146,27 @@ fn one(library: Library, environments: &[PathBuf]) -> Option<Installation> {
     (mpiexec.exists() && file.exists()).then_some(Installation { library, mpiexec, file: Some(file) })
 }
 
-/// `WEFT_MPI`, or `.cache/mpi` in the working directory or above it.
-fn usual_folders() -> Vec<PathBuf> {
-    if let Some(folders) = env::var_os("WEFT_MPI") {
-        return env::split_paths(&folders).collect();
-    }
-    let here = env::current_dir().unwrap_or_default();
-    here.ancestors().map(|folder| folder.join(".cache/mpi")).filter(|folder| folder.is_dir()).collect()
-}
-
-/// A folder, made absolute, and those in it.
-fn with_members(folder: &Path) -> Vec<PathBuf> {
-    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-    let members = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut all: Vec<_> = members.filter(|path| path.is_dir()).collect();
-    all.sort();
-    all.insert(0, folder);
-    all
-}
-
-/// A program of this name that can be started.
-pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::{env, fs};
+
     use super::*;
 
     fn touch(path: PathBuf) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
+    }
+
+    #[test]
+    fn versions_are_found_in_what_starters_say() {
+        let version = |text| version_in(text);
+        let hydra = "HYDRA build details:\n    Version:                                 4.3.0\n    Release Date: Tue\n";
+        assert_eq!(version(hydra).as_deref(), Some("4.3.0"));
+        assert_eq!(version("mpiexec (OpenRTE) 4.1.4\n\nReport bugs to x.").as_deref(), Some("4.1.4"));
+        let intel = "Intel(R) MPI Library for Linux* OS, Version 2021.14 Build 20241121 (id: e7829d6)";
+        assert_eq!(version(intel).as_deref(), Some("2021.14"));
+        assert_eq!(version("mpiexec (Open MPI) 5.0.8rc1").as_deref(), Some("5.0.8rc1"));
+        assert_eq!(version("no version. At all"), None);
     }
 
     #[test]

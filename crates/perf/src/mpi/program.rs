@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
-use crate::model::installation::{Installation, in_path};
+use crate::host::environments::in_path;
+use crate::model::installation::Installation;
 use crate::model::job::{Job, Kind};
 use weft_command::scratch::Scratch;
 

@@ -1,8 +1,11 @@
 //! What a measurement of contestants says: its document, and a table for people.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use weft_command::table::{Align, Table};
 
+use crate::contestants::mpi::Mpi;
 use crate::host::distance::describe;
 use crate::model::case::{Case, text};
 use crate::model::metric::{Column, Metric, metrics, title};
@@ -21,6 +24,7 @@ pub(crate) fn document(plan: &Plan, results: &Results, measurement: Measurement)
     let mut document = measurement.end(plan.places(), settings(plan), rows(plan, results), &entry);
     document.machine.congestion_control = plan.place.congestion_control();
     document.machine.cores_apart_ns = cores_apart(results);
+    document.peers = versions(plan, results);
     document.notes = plan.note.iter().cloned().collect();
     document.not_measured = results
         .missing
@@ -32,6 +36,19 @@ pub(crate) fn document(plan: &Plan, results: &Results, measurement: Measurement)
         })
         .collect();
     document
+}
+
+/// The versions of all that has results, as far as this machine knows them: by contestant, and of MPI by library.
+fn versions(plan: &Plan, results: &Results) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for cell in &results.cells {
+        let entry = &plan.entries[cell.entry];
+        let job = plan.job(entry, &plan.cases[cell.case]);
+        let library = job.mpi.as_ref().filter(|_| entry.contestant.name() == Mpi::NAME);
+        let name = library.map_or_else(|| entry.to_string(), |mpi| mpi.library.to_string());
+        found.entry(name).or_insert_with(|| entry.contestant.version(&job));
+    }
+    found.into_iter().filter_map(|(name, version)| Some((name, version?))).collect()
 }
 
 /// All figures: those of the measured transport first, in each case.
@@ -100,6 +117,10 @@ pub(crate) fn table(plan: &Plan, results: &Results, document: &Document, afterwo
         text.push_str(&format!("\n{apart}\n"));
     }
     text.push_str(&complaints(plan, results));
+    if !document.peers.is_empty() {
+        let versions: Vec<_> = document.peers.iter().map(|(name, version)| format!("{name} {version}")).collect();
+        text.push_str(&format!("\nversions: {}\n", versions.join(", ")));
+    }
     text
 }
 

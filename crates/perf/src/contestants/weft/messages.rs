@@ -14,6 +14,7 @@ use weft::verbs::Context;
 
 use crate::contestants::weft::demands::resolve;
 use crate::contestants::weft::settings::Settings;
+use crate::host::versions::own;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Role};
 use crate::model::measure::{Measured, Parts, RoundTrips, Watch};
@@ -45,6 +46,10 @@ impl Contestant for Messages {
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {
         Ok(())
+    }
+
+    fn version(&self, _: &Job) -> Option<String> {
+        own()
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
