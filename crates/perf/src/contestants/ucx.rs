@@ -1,10 +1,11 @@
-//! UCX over TCP, or through shared memory, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages, `ucp_put_*` for
+//! UCX over TCP, or through shared memory of one host, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages, `ucp_put_*` for
 //! writes, `ucp_get` for reads.
 //!
 //! In the latency test each run is two runs of ucx_perftest with half of the iterations, because it tells one percentile at a time.
 //! Bandwidth and rate come from its overall message rate. Its processor time is that of the whole process, start-up included.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
@@ -13,11 +14,20 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::host::environments;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Operation, Role};
 use crate::model::measure::{Measured, childrens_cpu, per_gb};
 
 const PROGRAM: &str = "ucx_perftest";
+/// Tells which version it is.
+const INFO: &str = "ucx_info";
+/// What the wheel is called as a package of Python.
+const PACKAGE: &str = "libucx";
+/// Names environments with the wheel, or folders of such.
+const VARIABLE: &str = "WEFT_UCX";
+/// Where they are when it names none, in the working directory or above.
+const CACHE: &str = ".cache/ucx";
 
 pub(crate) struct Ucx;
 
@@ -27,20 +37,23 @@ impl Contestant for Ucx {
     }
 
     fn describe(&self) -> &'static str {
-        "ucx_perftest with UCX_TLS=tcp, or as ucx:shm with posix,sysv,cma: tag_lat, tag_bw; ucp_put_lat, ucp_put_bw \
-         for writes, ucp_get for reads"
+        "ucx_perftest with UCX_TLS=tcp, or on one host as ucx:posix, ucx:cma with posix,cma, ucx:shm with \
+         posix,sysv,cma: tag_lat, tag_bw; ucp_put_lat, ucp_put_bw for writes, ucp_get for reads"
     }
 
     fn available(&self, variant: Option<&str>) -> Result<(), String> {
         transports(variant)?;
-        match find() {
-            Some(_) => Ok(()),
-            None => Err(format!("{PROGRAM} is not installed; on Debian: apt install ucx-utils")),
-        }
+        Installation::find().map(drop)
+    }
+
+    fn version(&self, _: &Job) -> Option<String> {
+        Installation::find().ok()?.version()
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
-        transports(job.variant.as_deref())?;
+        if is_of_one_host(transports(job.variant.as_deref())?) && !on_loopback(job) {
+            return Err("through shared memory UCX is measured on one host: without --lab and without --connect".into());
+        }
         match job.kind {
             Kind::Latency | Kind::Bandwidth | Kind::Rate => Ok(()),
             _ => Err(format!("{PROGRAM} has no such test")),
@@ -48,29 +61,103 @@ impl Contestant for Ucx {
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
+        let installation = Installation::find()?;
         let mut servers = Vec::new();
         if job.role() == Role::Passive {
             for percentile in percentiles(job.kind) {
-                servers.push(Server::start(job, percentile)?);
+                servers.push(Server::start(&installation, job, percentile)?);
             }
         }
-        Ok(Box::new(UcxSide { servers }))
+        Ok(Box::new(UcxSide { installation, servers }))
     }
 }
 
-/// What UCX may use (`UCX_TLS`): TCP, or with the variant `shm` memory that both share and copies by the kernel.
+/// What UCX may use (`UCX_TLS`): TCP, or memory that both share, without or with copies by the kernel.
 fn transports(variant: Option<&str>) -> Result<&'static str, String> {
     match variant {
         None | Some("tcp") => Ok("tcp"),
+        Some("posix") => Ok("posix"),
+        Some("cma") => Ok("posix,cma"),
         Some("shm") => Ok("posix,sysv,cma"),
-        Some(other) => Err(format!("{other:?} is no variant of ucx; there are tcp and shm")),
+        Some(other) => Err(format!("{other:?} is no variant of ucx; there are tcp, posix, cma and shm")),
     }
+}
+
+/// Whether these transports reach no other host.
+fn is_of_one_host(transports: &str) -> bool {
+    transports != "tcp"
 }
 
 /// Where the program is.
 pub fn find() -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(PROGRAM)).find(|file| file.is_file())
+    Installation::find().ok().map(|installation| installation.program)
+}
+
+/// UCX on this machine.
+#[derive(Debug, PartialEq)]
+struct Installation {
+    program: PathBuf,
+    /// Where its libraries are, if the loader does not find them by itself.
+    libraries: Option<PathBuf>,
+}
+
+impl Installation {
+    /// In an environment that [`VARIABLE`] names, or that is in [`CACHE`]; else where programs are.
+    fn find() -> Result<Self, String> {
+        let folders = environments::folders(VARIABLE, CACHE);
+        let environments = folders.iter().flat_map(|folder| environments::with_members(folder));
+        let named = environments.into_iter().find_map(|environment| Self::of_wheel(&environment));
+        if named.is_none() && env::var_os(VARIABLE).is_some() {
+            let names: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            return Err(format!(
+                "{VARIABLE} names no environment with UCX: {}; pip install libucx-cu12 there",
+                names.join(", ")
+            ));
+        }
+        let in_path = || environments::in_path(PROGRAM).map(|program| Self { program, libraries: None });
+        named.or_else(in_path).ok_or_else(|| {
+            format!(
+                "{PROGRAM} is not installed; pip install libucx-cu12 (UCX 1.22) in an environment that {VARIABLE} \
+                 names, or on Debian: apt install ucx-utils"
+            )
+        })
+    }
+
+    /// What the wheel `libucx-cu12`, or another one of its kind, has in an environment.
+    fn of_wheel(environment: &Path) -> Option<Self> {
+        let package = environments::package(environment, PACKAGE)?;
+        let program = package.join("bin").join(PROGRAM);
+        program.is_file().then(|| Self { program, libraries: Some(package.join("lib")) })
+    }
+
+    fn version(&self) -> Option<String> {
+        let mut command = Command::new(self.program.with_file_name(INFO));
+        self.set_libraries(&mut command);
+        let output = command.arg("-v").stdin(Stdio::null()).output().ok()?;
+        version_in(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    fn set_libraries(&self, command: &mut Command) {
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", before(libraries, env::var_os("LD_LIBRARY_PATH")));
+        }
+    }
+}
+
+/// A folder and then those of a list, with colons.
+fn before(folder: &Path, others: Option<OsString>) -> OsString {
+    let mut list = folder.as_os_str().to_owned();
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
+/// The version that `ucx_info -v` tells: `# Library version: 1.22.0`, or before 1.12 `# UCT version=1.10.0 revision`.
+fn version_in(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("version")?;
+    rest.trim_start_matches([':', '=', ' ']).split_whitespace().next().map(str::to_owned)
 }
 
 /// The percentiles that are asked for, each in a run of its own.
@@ -92,9 +179,11 @@ fn test_name(job: &Job) -> &'static str {
 }
 
 /// The command that both sides run; the active one adds where the server is.
-fn command(job: &Job, percentile: &str, port: u16) -> Command {
+fn command(installation: &Installation, job: &Job, percentile: &str, port: u16) -> Command {
     let runs = percentiles(job.kind).len() as u64;
-    let mut command = if sys_is_foreign() { with_own_sys() } else { Command::new(PROGRAM) };
+    let program = &installation.program;
+    let mut command = if sys_is_foreign() { with_own_sys(program) } else { Command::new(program) };
+    installation.set_libraries(&mut command);
     command
         .env("UCX_TLS", transports(job.variant.as_deref()).unwrap_or("tcp"))
         .env("UCX_WARN_UNUSED_ENV_VARS", "n")
@@ -109,7 +198,7 @@ fn command(job: &Job, percentile: &str, port: u16) -> Command {
     if job.kind != Kind::Latency {
         command.args(["-O", &job.window.to_string()]);
     }
-    if on_loopback(job) && job.variant.as_deref() != Some("shm") {
+    if on_loopback(job) && matches!(job.variant.as_deref(), None | Some("tcp")) {
         command.env("UCX_NET_DEVICES", "lo");
     }
     command
@@ -123,9 +212,9 @@ fn sys_is_foreign() -> bool {
 }
 
 /// The program with a `/sys` of its own.
-fn with_own_sys() -> Command {
+fn with_own_sys(program: &Path) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--", "sh", "-c", "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"", PROGRAM]);
+    command.args(["--mount", "--", "sh", "-c", "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\""]).arg(program);
     command
 }
 
@@ -139,13 +228,14 @@ struct Server {
 }
 
 impl Server {
-    fn start(job: &Job, percentile: &str) -> Result<Self, String> {
+    fn start(installation: &Installation, job: &Job, percentile: &str) -> Result<Self, String> {
         // The port is free now; nothing keeps another program from taking it before ucx_perftest does, which then says so.
         let port = TcpListener::bind(("0.0.0.0", 0))
             .and_then(|listener| listener.local_addr())
             .map_err(|error| format!("no free port: {error}"))?
             .port();
-        let child = command(job, percentile, port).spawn().map_err(|error| format!("{PROGRAM}: {error}"))?;
+        let child =
+            command(installation, job, percentile, port).spawn().map_err(|error| format!("{PROGRAM}: {error}"))?;
         let mut server = Self { port, child };
         server.await_listening()?;
         Ok(server)
@@ -195,6 +285,7 @@ fn remaining_output(child: &mut Child) -> String {
 }
 
 struct UcxSide {
+    installation: Installation,
     servers: Vec<Server>,
 }
 
@@ -208,7 +299,7 @@ impl Side for UcxSide {
         let cpu = childrens_cpu();
         let mut measured = match job.role() {
             Role::Passive => self.serve(),
-            Role::Active => ask(job, other(job, addresses)),
+            Role::Active => ask(&self.installation, job, other(job, addresses)),
         }?;
         if job.kind != Kind::Latency {
             let bytes = (job.iterations + job.warmup) * job.size as u64;
@@ -231,12 +322,12 @@ impl UcxSide {
     }
 }
 
-fn ask(job: &Job, peer: &str) -> Result<Measured, String> {
+fn ask(installation: &Installation, job: &Job, peer: &str) -> Result<Measured, String> {
     let mut measured = Measured::default();
     for (percentile, port) in percentiles(job.kind).iter().zip(peer.split(',')) {
         let port = port.parse().map_err(|_| "no port from the peer")?;
-        let output =
-            command(job, percentile, port).arg(&job.host).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
+        let mut command = command(installation, job, percentile, port);
+        let output = command.arg(&job.host).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
             let complaint = String::from_utf8_lossy(&output.stderr);
@@ -298,6 +389,51 @@ mod tests {
         assert!(!listens(line, 8080), "connected, not listening");
         assert!(listens(&line.replace(" 01 ", " 0A "), 8080));
         assert!(!listens(&line.replace(" 01 ", " 0A "), 8081));
+    }
+
+    #[test]
+    fn a_wheel_is_found_in_its_environment() {
+        let root = env::temp_dir().join(format!("weft-ucx-{}", std::process::id()));
+        let package = root.join("lib/python3.11/site-packages/libucx");
+        assert_eq!(Installation::of_wheel(&root), None);
+        fs::create_dir_all(package.join("bin")).unwrap();
+        assert_eq!(Installation::of_wheel(&root), None, "a wheel without the program");
+        fs::write(package.join("bin").join(PROGRAM), "").unwrap();
+        let found = Installation::of_wheel(&root).unwrap();
+        assert_eq!(
+            found,
+            Installation { program: package.join("bin/ucx_perftest"), libraries: Some(package.join("lib")) }
+        );
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn its_libraries_come_before_others() {
+        let list = |others: Option<&str>| before(Path::new("/ucx/lib"), others.map(OsString::from));
+        assert_eq!(list(None), "/ucx/lib");
+        assert_eq!(list(Some("")), "/ucx/lib");
+        assert_eq!(list(Some("/a:/b")), "/ucx/lib:/a:/b");
+    }
+
+    #[test]
+    fn a_version_is_read_in_both_forms() {
+        let new = "# Library version: 1.22.0\n# Library path: /lib/libucs.so.0\n# API headers version: 1.22.0\n";
+        assert_eq!(version_in(new).as_deref(), Some("1.22.0"));
+        assert_eq!(version_in("# UCT version=1.10.0 revision 7477e81\n").as_deref(), Some("1.10.0"));
+        assert_eq!(version_in("nothing"), None);
+    }
+
+    #[test]
+    fn shared_memory_is_of_one_host() {
+        let supports = |variant: &str, host: &str| {
+            Ucx.supports(&Job { variant: Some(variant.into()), host: host.into(), ..job() })
+        };
+        for variant in ["posix", "cma", "shm"] {
+            assert_eq!(supports(variant, "127.0.0.1"), Ok(()), "{variant}");
+            assert!(supports(variant, "10.0.0.1").unwrap_err().contains("--lab"), "{variant}");
+        }
+        assert_eq!(supports("tcp", "10.0.0.1"), Ok(()));
+        assert!(supports("rc", "127.0.0.1").unwrap_err().contains("\"rc\""));
     }
 
     #[test]
