@@ -18,6 +18,8 @@ Examples:
   weft perf bandwidth --vs iwarp:markers=on,iwarp:crc=off   beside itself with other settings
   weft perf latency --transport iwarp:short=inline --vs iwarp:short=descriptor --size 8..128
   weft perf latency --transport shm --vs ring,iwarp,sockets   through shared memory, beside the rings alone
+  weft perf latency --transport shm --vs iceoryx2,ucx:cma   and beside shared memory of others
+  weft perf bandwidth --transport edge --vs quinn     streams over UDP
   weft perf ping-ping                                 both sides send at once
   weft perf overlap --target silent --size 64K,256K   computation hidden beside transfers
   weft perf overlap --operation read --computation 1,100,2000
@@ -48,8 +50,9 @@ Examples:
   weft perf bandwidth --connect edge://192.0.2.1?rails=eth0,eth1
 
 Contestants: iwarp, edge, shm (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify,
-fpdu, progress, split, engines, away, short, raw, order), ring (shared memory without a NIC), sockets and mptcp, own-tcp
-and smoltcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx; messages (endpoints, over
+fpdu, progress, split, engines, away, short, raw, order), ring (shared memory without a NIC), sockets, mptcp, own-tcp,
+smoltcp and quinn (variants: batched, a write size, crc), libfabric (variant: the provider), ucx (variants: tcp, posix,
+cma, shm; found in $WEFT_UCX, .cache/ucx here or above, or PATH), iceoryx2 (variant: copy); messages (endpoints, over
 iwarp unless transport=edge or such says otherwise; variants: those that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.

@@ -1,9 +1,11 @@
 //! The contestants, one file each.
 
+pub(crate) mod iceoryx2;
 pub(crate) mod libfabric;
 pub(crate) mod matcher;
 pub(crate) mod mpi;
 pub(crate) mod overlap;
+pub(crate) mod quinn;
 pub(crate) mod ring;
 pub(crate) mod sockets;
 pub(crate) mod stream;

@@ -1,8 +1,10 @@
 //! Who can be measured. A contestant is one file in `contestants/` and one line in [`all`].
 
+use crate::contestants::iceoryx2::Iceoryx2;
 use crate::contestants::libfabric::Libfabric;
 use crate::contestants::matcher::Matching;
 use crate::contestants::mpi::Mpi;
+use crate::contestants::quinn::Quinn;
 use crate::contestants::ring::Ring;
 use crate::contestants::sockets::Sockets;
 use crate::contestants::stream::Streams;
@@ -25,6 +27,8 @@ pub(crate) fn all() -> &'static [&'static dyn Contestant] {
         &Sockets::MPTCP,
         &Streams::OWN,
         &Streams::SMOLTCP,
+        &Quinn,
+        &Iceoryx2,
         &Messages,
         &Mpi,
         &Matching,
@@ -33,7 +37,18 @@ pub(crate) fn all() -> &'static [&'static dyn Contestant] {
 
 /// Who is measured by default, in tests of what all can do, and then its peers.
 pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
-    let others = ["edge", "shm", "own-tcp", "smoltcp", Ring::NAME, Messages::NAME, Mpi::NAME, Matching::NAME];
+    let others = [
+        "edge",
+        "shm",
+        "own-tcp",
+        "smoltcp",
+        Quinn::NAME,
+        Iceoryx2::NAME,
+        Ring::NAME,
+        Messages::NAME,
+        Mpi::NAME,
+        Matching::NAME,
+    ];
     all().iter().copied().filter(move |contestant| !others.contains(&contestant.name()))
 }
 
