@@ -1,6 +1,5 @@
 //! Runs what the command line asks for.
 
-use weft_command::destination::Destination;
 use weft_command::failure::Failure;
 use weft_command::transport::Transport;
 
@@ -27,11 +26,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn measure(arguments: &Options) -> Result<(), Failure> {
     if arguments.test == What::Streams {
-        let json = arguments.json.as_deref().map(Destination::open).transpose()?;
+        let outputs = Outputs::open(arguments.json.as_deref())?;
         let transport = arguments.transport_of_disorder()?;
         return match transport {
-            Transport::Edge => disorder::edge::run(&arguments.disorder, arguments.links.links(), json),
-            _ => disorder::run(&arguments.disorder, arguments.iterations, json),
+            Transport::Edge => disorder::edge::run(&arguments.disorder, arguments.links.links(), outputs),
+            _ => disorder::run(&arguments.disorder, arguments.iterations, outputs),
         };
     }
     if let Some(scale) = arguments.scale_of_fences()? {

@@ -78,8 +78,8 @@ fn copies_out(job: &Job) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::job::tests::job;
     use super::*;
+    use crate::model::job::tests::job;
 
     #[test]
     fn two_hosts_are_refused() {

@@ -67,8 +67,8 @@ impl Contestant for Quinn {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::job::tests::job;
     use super::*;
+    use crate::model::job::tests::job;
 
     #[test]
     fn it_has_the_tests_and_variants_of_streams() {

@@ -8,14 +8,22 @@ use serde_json::json;
 use weft_simulate::{ReceivePolicy, StreamReport, StreamScenario};
 
 use kernel::{Kernels, SLOWER};
-
-use weft_command::destination::Destination;
 use weft_command::failure::Failure;
-use weft_command::output::{complain, print};
 use weft_command::table::{Align, Table};
+
+use crate::result::{self, Better, Launch, Row};
+use crate::runner::measurement::Measurement;
+use crate::runner::outputs::Outputs;
 
 pub(crate) mod edge;
 pub(crate) mod kernel;
+
+/// What it asks.
+pub(crate) const QUESTION: &str =
+    "What do late and lost segments cost, by what the receiver does with what comes early?";
+
+/// Where it is measured, but for what the kernel's TCP does.
+pub(crate) const PLACE: &str = "virtual time";
 
 /// What is varied.
 #[derive(Args, Debug)]
@@ -59,6 +67,11 @@ impl Policy {
         Self::SIMULATED.into_iter().filter(|policy| *policy != Self::GoBack || cut == 0.0).collect()
     }
 
+    /// As it is typed.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     /// What is to be known of it beside the rest.
     fn note(self) -> String {
         match self {
@@ -96,7 +109,8 @@ const fn millionths(percent: f64) -> u32 {
 }
 
 /// Runs the test.
-pub(crate) fn run(arguments: &Disorder, fpdus: Option<u64>, json: Option<Destination>) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Disorder, fpdus: Option<u64>, outputs: Outputs) -> Result<(), Failure> {
+    let measurement = Measurement::begin("disorder", QUESTION);
     let base = StreamScenario { cut: millionths(arguments.cut), ..StreamScenario::default() };
     let fpdus = match fpdus.map(u32::try_from) {
         None => base.fpdus,
@@ -105,7 +119,13 @@ pub(crate) fn run(arguments: &Disorder, fpdus: Option<u64>, json: Option<Destina
     };
     let base = StreamScenario { fpdus, ..base };
     let cases = cases(arguments, &base)?;
-    publish(&table(&base, &cases), &values(&base, &cases), json)
+    let settings = json!({
+        "fpdus": base.fpdus, "rate_bits_per_s": base.rate, "delay_us": micros(base.delay),
+        "late_by_us": micros(base.late_by), "cut_percent": f64::from(base.cut) / 10_000.0,
+    });
+    let first = cases.first().map(|case| case.policy.name()).unwrap_or_default();
+    let document = measurement.end(PLACE, settings, cases.iter().flat_map(Case::rows).collect(), &first);
+    outputs.publish(&document, &table(&base, &cases))
 }
 
 fn cases(arguments: &Disorder, base: &StreamScenario) -> Result<Vec<Case>, Failure> {
@@ -156,11 +176,10 @@ fn table(base: &StreamScenario, cases: &[Case]) -> String {
         ("sent again", Align::Right),
     ]);
     for Case { late, lost, policy, report } in cases {
-        let name = policy.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         table.row([
             lost.to_string(),
             late.to_string(),
-            name,
+            policy.name(),
             format!("{:.3}", report.goodput() / 1e9),
             report.median.as_micros().to_string(),
             report.p99.as_micros().to_string(),
@@ -184,41 +203,24 @@ fn table(base: &StreamScenario, cases: &[Case]) -> String {
     )
 }
 
-fn values(base: &StreamScenario, cases: &[Case]) -> serde_json::Value {
-    let rows = cases.iter().map(|Case { late, lost, policy, report }| {
-        json!({
-            "late_percent": late,
-            "lost_percent": lost,
-            "policy": policy,
-            "virtual_time": *policy != Policy::Kernel,
-            "goodput_bits_per_s": report.goodput(),
-            "in_place_us": { "median": micros(report.median), "p99": micros(report.p99) },
-            "placed_early": report.early,
-            "most_buffered_bytes": report.most_buffered,
-            "segments_sent_again": report.resent,
-        })
-    });
-    json!({
-        "test": "disorder",
-        "fpdus": base.fpdus,
-        "rate_bits_per_s": base.rate,
-        "delay_us": micros(base.delay),
-        "late_by_us": micros(base.late_by),
-        "cut_percent": f64::from(base.cut) / 10_000.0,
-        "cases": rows.collect::<Vec<_>>(),
-    })
-}
-
-/// Prints a table, and writes values as JSON where that is wanted.
-fn publish(table: &str, values: &serde_json::Value, json: Option<Destination>) -> Result<(), Failure> {
-    let Some(json) = json else { return print(table) };
-    let text = serde_json::to_string_pretty(values).expect("plain values become JSON") + "\n";
-    match json {
-        Destination::StandardOutput => {
-            complain(table.trim_end());
-            json.write(&text)
-        }
-        Destination::File(_) => json.write(&text).and(print(table)),
+impl Case {
+    /// Of one launch: virtual time is the same each time, and of the kernel's there is one too.
+    fn rows(&self) -> Vec<Row> {
+        let report = &self.report;
+        let key: result::Case = [("late_percent", self.late), ("lost_percent", self.lost)]
+            .map(|(name, percent)| (name.to_owned(), percent.into()))
+            .into();
+        let row = |metric: &str, unit: &str, better, value: f64| {
+            Row::new(self.policy.name(), key.clone(), (metric, unit, better), vec![Launch::of(0, value)])
+        };
+        let in_place = Launch { p99: Some(micros(report.p99)), ..Launch::of(0, micros(report.median)) };
+        vec![
+            row("goodput", "Gb/s", Better::More, report.goodput() / 1e9).as_main(),
+            Row::new(self.policy.name(), key.clone(), ("in_place_after", "us", Better::Less), vec![in_place]),
+            row("placed_early", "segments", Better::Neither, report.early as f64),
+            row("most_buffered", "B", Better::Less, report.most_buffered as f64),
+            row("sent_again", "segments", Better::Less, report.resent as f64),
+        ]
     }
 }
 

@@ -3,10 +3,16 @@
 use serde_json::json;
 use weft_simulate::{EdgeReport, EdgeScenario};
 
-use crate::experiments::disorder::{Disorder, millionths, publish};
-use weft_command::destination::Destination;
 use weft_command::failure::Failure;
 use weft_command::table::{Align, Table};
+
+use crate::experiments::disorder::{Disorder, PLACE, QUESTION, micros, millionths};
+use crate::result::{self, Better, Launch, Row};
+use crate::runner::measurement::Measurement;
+use crate::runner::outputs::Outputs;
+
+/// What carries the stream.
+const EDGE: &str = "edge";
 
 /// One run.
 struct Case {
@@ -19,15 +25,21 @@ struct Case {
 }
 
 /// Runs the test.
-pub(crate) fn run(arguments: &Disorder, links: &[u8], json: Option<Destination>) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Disorder, links: &[u8], outputs: Outputs) -> Result<(), Failure> {
     if !arguments.policy.is_empty() || arguments.cut > 0.0 {
         return Err(Failure::Usage(
             "--policy and --cut are of iwarp: Edge places what comes, and nobody cuts it".into(),
         ));
     }
+    let measurement = Measurement::begin("disorder", QUESTION);
     let base = EdgeScenario::default();
     let cases = cases(arguments, links, &base)?;
-    publish(&table(&base, &cases), &values(&base, &cases), json)
+    let settings = json!({
+        "rate_bits_per_s": base.rate, "round_trip_us": micros(base.round_trip), "late_by_us": micros(base.late_by),
+        "seconds": base.span.as_secs_f64(),
+    });
+    let document = measurement.end(PLACE, settings, cases.iter().flat_map(Case::rows).collect(), EDGE);
+    outputs.publish(&document, &table(&base, &cases))
 }
 
 fn cases(arguments: &Disorder, links: &[u8], base: &EdgeScenario) -> Result<Vec<Case>, Failure> {
@@ -79,26 +91,23 @@ fn table(base: &EdgeScenario, cases: &[Case]) -> String {
     )
 }
 
-fn values(base: &EdgeScenario, cases: &[Case]) -> serde_json::Value {
-    let rows = cases.iter().map(|Case { links, late, lost, report, of_itself }| {
-        json!({
-            "links": links,
-            "late_percent": late,
-            "lost_percent": lost,
-            "goodput_bits_per_s": report.goodput(),
-            "ratio": of_itself,
-            "packets_lost": report.lost,
-            "segments_sent_again": report.resent,
-        })
-    });
-    json!({
-        "test": "disorder",
-        "transport": "edge",
-        "virtual_time": true,
-        "rate_bits_per_s": base.rate,
-        "round_trip_us": crate::experiments::disorder::micros(base.round_trip),
-        "late_by_us": crate::experiments::disorder::micros(base.late_by),
-        "seconds": base.span.as_secs_f64(),
-        "cases": rows.collect::<Vec<_>>(),
-    })
+impl Case {
+    /// Of one launch: virtual time is the same each time.
+    fn rows(&self) -> Vec<Row> {
+        let key: result::Case = [
+            ("links".to_owned(), self.links.into()),
+            ("late_percent".to_owned(), self.late.into()),
+            ("lost_percent".to_owned(), self.lost.into()),
+        ]
+        .into();
+        let row = |metric: &str, unit: &str, better, value: f64| {
+            Row::new(EDGE, key.clone(), (metric, unit, better), vec![Launch::of(0, value)])
+        };
+        vec![
+            row("goodput", "Gb/s", Better::More, self.report.goodput() / 1e9).as_main(),
+            row("share_of_no_faults", "%", Better::More, 100.0 * self.of_itself),
+            row("packets_lost", "packets", Better::Neither, self.report.lost as f64),
+            row("sent_again", "segments", Better::Less, self.report.resent as f64),
+        ]
+    }
 }
