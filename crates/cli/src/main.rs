@@ -65,6 +65,9 @@ enum Command {
     /// One side of a stream over several links, in a host of a lab
     #[command(name = perf::SIDE_COMMAND, hide = true)]
     PerfLinksSide(perf::Side),
+    /// One side of a stream whose links are cut, in a host of a lab
+    #[command(name = perf::CUTS_COMMAND, hide = true)]
+    PerfCutsSide(perf::CutsSide),
     /// A stream to the kernel's TCP with segments that come late, in a host of a lab
     #[command(name = perf::DISORDER_COMMAND, hide = true)]
     PerfDisorderSide(perf::DisorderSide),
@@ -114,6 +117,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Perf(arguments) => perf::run(&arguments),
         Command::PerfPeer => perf::run_peer(),
         Command::PerfLinksSide(side) => perf::run_side(&side),
+        Command::PerfCutsSide(side) => perf::run_cuts_side(&side),
         Command::PerfDisorderSide(side) => perf::run_disorder_side(&side),
         Command::Rping(arguments) => rping::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),

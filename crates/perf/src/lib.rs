@@ -22,6 +22,7 @@ pub mod statistics;
 pub use command::arguments::Arguments;
 pub use command::run::run;
 pub use contestants::ucx::find as find_ucx;
+pub use experiments::cuts::side::{SIDE_COMMAND as CUTS_COMMAND, Side as CutsSide, run as run_cuts_side};
 pub use experiments::disorder::kernel::{DISORDER_COMMAND, Side as DisorderSide, run_side as run_disorder_side};
 pub use experiments::links::side::{SIDE_COMMAND, Side, run as run_side};
 pub use runner::peer::run as run_peer;

@@ -7,6 +7,7 @@ use weft::verbs::LinkSettings;
 
 use crate::command::options::Options;
 use crate::command::tests::{What, users};
+use crate::experiments::cuts::Cuts;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,6 +66,8 @@ pub struct Arguments {
     pub(crate) listen: Option<(String, Option<LinkSettings>)>,
     /// A test, and what is said of it.
     pub(crate) options: Option<Box<Options>>,
+    /// The test of cuts, which has options of its own.
+    pub(crate) cuts: Option<Box<Cuts>>,
 }
 
 /// What can be said where no test is named.
@@ -78,9 +81,14 @@ struct Listen {
     link: Option<LinkSettings>,
 }
 
+/// The test with options of its own.
+const CUTS: &str = "cuts";
+
 impl Args for Arguments {
     fn augment_args(command: Command) -> Command {
         let command = Listen::augment_args(command).after_help(EXAMPLES).args_conflicts_with_subcommands(true);
+        let about = "What the failure of a link costs a stream over several: pauses and recoveries of many random cuts";
+        let command = command.subcommand(Cuts::augment_args(Command::new(CUTS).about(about)));
         command.subcommand_value_name("TEST").subcommand_help_heading("Tests").subcommands(What::all().into_iter().map(
             |test| {
                 let options = Options::augment_args(Command::new(test.name()).about(test.about()));
@@ -102,18 +110,22 @@ impl FromArgMatches for Arguments {
         let Some((name, said)) = matches.subcommand() else {
             let Listen { listen, link } = Listen::from_arg_matches(matches)?;
             return match listen {
-                Some(address) => Ok(Self { listen: Some((address, link)), options: None }),
+                Some(address) => Ok(Self { listen: Some((address, link)), options: None, cuts: None }),
                 None => {
                     let words = "name a test, or say --listen: weft perf --help\n";
                     Err(clap::Error::raw(ErrorKind::MissingSubcommand, words))
                 }
             };
         };
+        if name == CUTS {
+            let cuts = Some(Box::new(Cuts::from_arg_matches(said)?));
+            return Ok(Self { listen: None, options: None, cuts });
+        }
         let test = What::all().into_iter().find(|test| test.name() == name).unwrap_or_default();
         refuse_foreign(test, said)?;
         let mut options = Options::from_arg_matches(said)?;
         options.test = test;
-        Ok(Self { listen: None, options: Some(Box::new(options)) })
+        Ok(Self { listen: None, options: Some(Box::new(options)), cuts: None })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

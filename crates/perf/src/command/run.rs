@@ -7,7 +7,7 @@ use crate::command::arguments::Arguments;
 use crate::command::catalogue::design;
 use crate::command::options::Options;
 use crate::command::tests::What;
-use crate::experiments::{disorder, fence, links};
+use crate::experiments::{cuts, disorder, fence, links};
 use crate::runner::measurement::Measurement;
 use crate::runner::outputs::Outputs;
 use crate::runner::{campaign, outcome, remote};
@@ -20,6 +20,9 @@ use crate::runner::{campaign, outcome, remote};
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some((address, link)) = &arguments.listen {
         return remote::listen(address, link.as_ref());
+    }
+    if let Some(arguments) = &arguments.cuts {
+        return cuts::run(arguments);
     }
     arguments.options.as_deref().map_or(Ok(()), measure)
 }

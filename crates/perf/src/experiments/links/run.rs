@@ -272,7 +272,7 @@ impl Carried {
 }
 
 /// Multipath TCP learns of a host's addresses from its administrator.
-fn prepare_mptcp(host: &Host, two_way: bool) -> Result<(), Failure> {
+pub(in super::super) fn prepare_mptcp(host: &Host, two_way: bool) -> Result<(), Failure> {
     let ip = |arguments: &[&str]| {
         let mut command: Command = host.command("ip");
         let output = command.args(arguments).stdin(Stdio::null()).output().map_err(Failure::while_doing("ip mptcp"))?;
