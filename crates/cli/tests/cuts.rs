@@ -48,7 +48,7 @@ fn cuts_are_measured_beside_instants_without_one() {
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{complaint}");
-    assert!(complaint.contains("2 of edge in 1 launches, 1 of tcp in 1 launches; about 1 minute"), "{complaint}");
+    assert!(complaint.contains("2 of edge in 1 launch, 1 of tcp in 1 launch; about 1 minute"), "{complaint}");
     assert!(complaint.contains("p99") && complaint.contains("miscounted"), "the tables go to standard error");
 
     let document = Document::read(&String::from_utf8(output.stdout).unwrap()).unwrap();

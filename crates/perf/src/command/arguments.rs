@@ -45,6 +45,7 @@ Examples:
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf links --links 4 --cut-link silent --watch   four links in a lab, of which one is cut in mid-transfer
   weft perf links --engines 1,2 --wake interrupt --vs tcp   rails served by one core and by two, and nobody polls
+  weft perf cuts --ways silent --quick                many links cut and mended: weft perf cuts --help
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1

@@ -46,8 +46,8 @@ pub(crate) fn speed_before(deliveries: &[u64], instant_us: u64) -> f64 {
     speed(deliveries, Window { from_us: instant_us.saturating_sub(BEFORE_US), to_us: instant_us })
 }
 
-/// How long after `mended_us` the tenth of a second begins in which deliveries reach 95 % of `full` (per second) for the
-/// first time; `None` while they have not.
+/// How long after `mended_us` the tenth of a second begins in which deliveries reach 95 % of `full` (per second) for
+/// the first time; `None` while they have not.
 pub(crate) fn recovery_us(deliveries: &[u64], mended_us: u64, full: f64) -> Option<u64> {
     let needed = ((FULL * full * FULL_FOR_US as f64 / 1e6).ceil() as usize).max(1);
     let begin = deliveries.partition_point(|time| *time < mended_us);

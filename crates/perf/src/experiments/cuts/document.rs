@@ -108,7 +108,8 @@ impl Results {
                 ]
                 .into();
                 let gigabytes = self.size as f64 / 1e9;
-                let figures: [(_, _, _, &dyn Fn(&Sample) -> f64); 5] = [
+                type Figure<'a> = (&'a str, &'a str, Better, &'a dyn Fn(&Sample) -> f64);
+                let figures: [Figure<'_>; 5] = [
                     ("longest_pause", "ms", Better::Less, &|sample| sample.pause_ms),
                     ("recovery_time", "ms", Better::Less, &|sample| sample.recovery_ms),
                     ("not_recovered", "cuts", Better::Less, &|sample| f64::from(!sample.has_recovered)),
@@ -133,7 +134,8 @@ impl Results {
             [("links".into(), json!(self.links)), ("way".into(), json!("all")), ("with_cut".into(), json!(true))]
                 .into();
         let bytes = self.size as u64;
-        let figures: [(_, _, &dyn Fn(&Faults) -> Option<u64>); 7] = [
+        type Figure<'a> = (&'a str, &'a str, &'a dyn Fn(&Faults) -> Option<u64>);
+        let figures: [Figure<'_>; 7] = [
             ("sent_bytes", "bytes", &|faults| Some(faults.messages * bytes)),
             ("lost_bytes", "bytes", &|faults| Some(faults.lost * bytes)),
             ("doubled_bytes", "bytes", &|faults| Some(faults.doubled * bytes)),

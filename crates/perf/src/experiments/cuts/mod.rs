@@ -1,5 +1,5 @@
-//! `weft perf cuts`: what the failure of a link costs a stream over several, as a distribution. `docs/cuts.md` describes
-//! the benchmark.
+//! `weft perf cuts`: what the failure of a link costs a stream over several, as a distribution. `docs/cuts.md`
+//! describes the benchmark.
 
 mod analysis;
 mod contestant;
@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::result::Missing;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use weft_lab::{BitsPerSecond, LINKS, Lab, Plan, Way};
@@ -60,10 +61,10 @@ what was measured until then is kept.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Cuts {
     /// Cuts of the measured transport, and instants without a cut [default: 100; with --quick 10]
-    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = number_of_cuts())]
     cuts: Option<usize>,
     /// Cuts of each peer [default: as many]
-    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = number_of_cuts())]
     peer_cuts: Option<usize>,
     /// Only a glance: 10 cuts
     #[arg(long)]
@@ -93,6 +94,10 @@ pub(crate) struct Cuts {
     /// Write the result as JSON to this file; `-` is standard output, and the tables go to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+fn number_of_cuts() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=100_000)
 }
 
 impl Cuts {
@@ -182,7 +187,10 @@ fn what_is_planned(contestants: &[Contestant], schedules: &[Vec<Vec<Pair>>]) -> 
     let of_each: Vec<_> = contestants
         .iter()
         .zip(schedules)
-        .map(|(one, schedule)| format!("{} of {one} in {} launches", number(schedule), schedule.len()))
+        .map(|(one, schedule)| {
+            let (launches, word) = (schedule.len(), if schedule.len() == 1 { "launch" } else { "launches" });
+            format!("{} of {one} in {launches} {word}", number(schedule))
+        })
         .collect();
     let cuts: usize = schedules.iter().map(number).sum();
     let launches: usize = schedules.iter().map(Vec::len).sum();
@@ -269,6 +277,6 @@ mod tests {
     fn the_plan_says_how_long_it_takes() {
         let schedule = |cuts| schedule::draw(1, cuts, CUTS_IN_LAUNCH, &[Way::Silent], 4);
         let words = what_is_planned(&[Contestant::Edge, Contestant::Tcp], &[schedule(100), schedule(10)]);
-        assert_eq!(words, "cuts: 100 of edge in 5 launches, 10 of tcp in 1 launches; about 7 minutes");
+        assert_eq!(words, "cuts: 100 of edge in 5 launches, 10 of tcp in 1 launch; about 7 minutes");
     }
 }

@@ -1,5 +1,5 @@
-//! Messages over the kernel's streams: one of multipath TCP, or one of TCP on each link. Over several, each message goes
-//! where there is room, and the receiver keeps what comes early until its turn.
+//! Messages over the kernel's streams: one of multipath TCP, or one of TCP on each link. Over several, each message
+//! goes where there is room, and the receiver keeps what comes early until its turn.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

@@ -174,10 +174,8 @@ impl Sender {
             }
             _ => {
                 let mut word = [0; WORD as usize];
-                self.credits
-                    .read(completion.id * WORD, &mut word)
-                    .and_then(|()| Ok(self.credit = self.credit.max(u64::from_le_bytes(word))))
-                    .map_err(broken("a credit"))?;
+                self.credits.read(completion.id * WORD, &mut word).map_err(broken("a credit"))?;
+                self.credit = self.credit.max(u64::from_le_bytes(word));
                 self.connection
                     .post_receive(&self.credits, completion.id, WORD)
                     .or_else(|error| self.connection.ending(&error.to_string()))?;
