@@ -157,7 +157,7 @@ mod tests {
             assert_eq!(checker.counts().damaged, 1, "byte {place}");
         }
         let mut checker = Checker::new(SIZE);
-        assert!(!checker.take(&Writer::new(SIZE + 8).message(0)) && !checker.take(&[]));
+        assert!(!checker.take(Writer::new(SIZE + 8).message(0)) && !checker.take(&[]));
         assert_eq!(checker.counts().damaged, 2);
     }
 }
