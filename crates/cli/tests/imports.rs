@@ -1,8 +1,8 @@
 //! No file of the command's crates is part of an import circle of more than two files, and the rooms of `weft-perf` are
 //! floors: each imports only those below it.
 //!
-//! An import is a path that begins with `crate`, `super`, `self` or a module below, in a `use` or elsewhere. What a file only re-exports
-//! (`pub use`) it does not import: the path leads to the file that defines it.
+//! An import is a path that begins with `crate`, `super`, `self` or a module below, in a `use` or elsewhere. What a
+//! file only re-exports (`pub use`) it does not import: the path leads to the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -273,7 +273,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits for the end of a start-up, and looks for Ctrl-C meanwhile. Whether it came in time is for the next to tell.
+    /// Waits for the end of a start-up, and looks for Ctrl-C meanwhile. Whether it came in time is for the next to
+    /// tell.
     fn glance_until_connected(&self, queue_pair: &QueuePair) -> Result<(), Failure> {
         let until = Instant::now() + self.options.timeout;
         while queue_pair.state() == State::Connecting && Instant::now() < until {
@@ -441,7 +442,8 @@ impl Link {
         }
     }
 
-    /// Waits for the oldest work request that was posted signaled, unless the process is to end: on a fast machine something may always have completed just now.
+    /// Waits for the oldest work request that was posted signaled, unless the process is to end: on a fast machine
+    /// something may always have completed just now.
     pub fn finish(&self) -> Result<WorkCompletion, LinkError> {
         if self.interrupt.has_come() {
             return Err(LinkError::Interrupted);
@@ -487,8 +489,8 @@ impl Link {
     /// Why a work request failed.
     fn why(&self, status: Status) -> LinkError {
         match status {
-            // Says by itself that the connection has ended. Another thread may run the engine: the queue pair's state follows, while the error, if
-            // there is one, was there first.
+            // Says by itself that the connection has ended. Another thread may run the engine: the queue pair's state
+            // follows, while the error, if there is one, was there first.
             Status::Flushed => self.ending(),
             other => self.cause(other),
         }

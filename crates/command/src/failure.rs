@@ -8,13 +8,15 @@ use weft_lab::LabError;
 /// A command's failure.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line asks for something that makes no sense. Exit code 2, like everything that the parser itself refuses.
+    /// The command line asks for something that makes no sense. Exit code 2, like everything that the parser itself
+    /// refuses.
     Usage(String),
     /// It made sense and did not work. Exit code 1.
     Runtime(String),
     /// Ctrl-C, or SIGTERM. Exit code 130.
     Interrupted,
-    /// Who read standard output reads no more. Exit code 141, as a shell says of a program that SIGPIPE has ended; not a word is lost on it.
+    /// Who read standard output reads no more. Exit code 141, as a shell says of a program that SIGPIPE has ended; not
+    /// a word is lost on it.
     Unread,
 }
 

@@ -1,4 +1,5 @@
-//! What commands say: on standard output, whose reader may have gone or whose disk may be full, and on standard error, a line at a time.
+//! What commands say: on standard output, whose reader may have gone or whose disk may be full, and on standard error,
+//! a line at a time.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -29,7 +30,8 @@ pub fn failed(error: io::Error) -> Failure {
     }
 }
 
-/// Writes a line to standard error, in one call: lines of several processes do not mix. Whether anybody reads it is of no matter.
+/// Writes a line to standard error, in one call: lines of several processes do not mix. Whether anybody reads it is of
+/// no matter.
 pub fn complain(text: impl fmt::Display) {
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }

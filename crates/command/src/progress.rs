@@ -33,7 +33,8 @@ pub enum Split {
 }
 
 impl Split {
-    /// Who runs the event loop: who was `named`, or else the thread that this split needs; `None`: whoever the library says.
+    /// Who runs the event loop: who was `named`, or else the thread that this split needs; `None`: whoever the library
+    /// says.
     pub fn progress(self, named: Option<Progress>) -> Option<Progress> {
         named.or((self != Self::Host).then_some(Progress::Thread))
     }
