@@ -125,7 +125,7 @@ impl Core {
     ) -> Result<usize, Errno> {
         let operation = Operation::new(family, atomic.datatype, atomic.op)?;
         let (active, peer) = self.transmit_to(atomic.peer)?;
-        let how = how(flags, active.selective_transmits);
+        let how = how(flags, active.selective_transmits).counted(flags, active.report.tallies.counts_writes());
         let size = operation.element.size();
         let most = operation.most(self.domain.settings().atomic_bytes) * size;
         // SAFETY: This function's contract.

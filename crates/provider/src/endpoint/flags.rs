@@ -45,6 +45,14 @@ impl Transmit {
         }
     }
 
+    /// The same, of a write or an atomic of an endpoint that has a counter of writes or none. A counter of writes that
+    /// has counted one tells most programs that it is in the peer's memory: Sandia OpenSHMEM releases its locks by that,
+    /// and names no level. So there an operation that names none completes when the peer has it in place.
+    #[inline]
+    pub(super) const fn counted(self, flags: u64, counts_writes: bool) -> Self {
+        if counts_writes && flags & LEVELS == 0 { Self { level: Level::Delivered, ..self } } else { self }
+    }
+
     /// Of calls that inject: nobody sees their success, and they have no context.
     #[inline]
     pub(super) const fn injected(flags: u64) -> Self {
@@ -78,6 +86,16 @@ mod tests {
         assert!(quiet(0, true));
         assert!(!quiet(FI_COMPLETION, true) && !quiet(0, false));
         assert!(Transmit::injected(FI_COMPLETION).op_flags.has(OpFlags::QUIET));
+    }
+
+    #[test]
+    fn a_write_that_is_counted_is_in_place() {
+        let level = |flags, counts_writes| Transmit::new(flags, false).counted(flags, counts_writes).level;
+        assert_eq!(level(0, true), Level::Delivered);
+        assert_eq!(level(FI_COMPLETION, true), Level::Delivered);
+        assert_eq!(level(0, false), Level::TransmitComplete);
+        assert_eq!(level(FI_INJECT_COMPLETE, true), Level::TransmitComplete, "it names its level");
+        assert_eq!(Transmit::injected(0).counted(0, true).level, Level::Delivered);
     }
 
     #[test]

@@ -41,6 +41,14 @@ pub(super) struct Tallies {
     pub(super) write: OnceLock<Arc<Tally>>,
 }
 
+impl Tallies {
+    /// Whether writes and atomics of this side are counted.
+    #[inline]
+    pub(super) fn counts_writes(&self) -> bool {
+        self.write.get().is_some()
+    }
+}
+
 impl Reports for Report {
     fn complete(&self, event: Event) {
         if self.closed.load(Ordering::Acquire) {

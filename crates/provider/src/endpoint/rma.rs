@@ -48,12 +48,15 @@ impl Core {
     }
 
     fn write(&self, transfer: Transfer, flags: u64) -> Result<usize, Errno> {
-        let how = |active: &Active| Transmit::new(flags, active.selective_transmits);
+        let how = |active: &Active| {
+            Transmit::new(flags, active.selective_transmits).counted(flags, active.report.tallies.counts_writes())
+        };
         self.transfer(transfer, how, weft::endpoint::Endpoint::write)
     }
 
     fn inject_write(&self, transfer: Transfer, flags: u64) -> Result<usize, Errno> {
-        self.transfer(transfer, |_| Transmit::injected(flags), weft::endpoint::Endpoint::write)
+        let how = |active: &Active| Transmit::injected(flags).counted(flags, active.report.tallies.counts_writes());
+        self.transfer(transfer, how, weft::endpoint::Endpoint::write)
     }
 
     fn transfer(
