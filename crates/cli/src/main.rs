@@ -41,6 +41,8 @@ enum Command {
         /// What carries the connection
         transport: weft_command::transport::Transport,
     },
+    /// Measure what the catalogue of experiments lists, and draw it: charts, and one page
+    Figures(perf::Figures),
     /// Show what this machine has: interfaces, limits, and what it can do
     Info(info::Arguments),
     /// Make a network of virtual links on this machine, without root, and run programs in its hosts
@@ -86,7 +88,8 @@ fn main() -> ExitCode {
     };
     match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
-        // What went wrong after Ctrl-C did so because of it: the other process of a connection may have heard of it first.
+        // What went wrong after Ctrl-C did so because of it: the other process of a connection may have heard of it
+        // first.
         Err(Failure::Runtime(_)) if interrupt::has_come() => end(&Failure::Interrupted),
         Err(failure) => end(&failure),
     }
@@ -111,6 +114,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::DemoPeer { transport } => demo::run_peer(transport),
+        Command::Figures(arguments) => perf::run_figures(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::LinkHelper(arguments) => link_helper::run(&arguments),

@@ -15,8 +15,19 @@ const CRATES: [&str; 3] = ["command", "perf", "cli"];
 const LARGEST: usize = 2;
 
 /// The rooms of `weft-perf`, the lowest first.
-const FLOORS: [&str; 10] =
-    ["statistics", "result", "report", "host", "model", "mpi", "contestants", "runner", "experiments", "command"];
+const FLOORS: [&str; 11] = [
+    "statistics",
+    "result",
+    "report",
+    "figures",
+    "host",
+    "model",
+    "mpi",
+    "contestants",
+    "runner",
+    "experiments",
+    "command",
+];
 
 /// A module: its path within the crate.
 type Module = Vec<String>;

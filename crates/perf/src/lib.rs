@@ -11,6 +11,7 @@
 mod command;
 mod contestants;
 mod experiments;
+mod figures;
 mod host;
 mod model;
 mod mpi;
@@ -25,5 +26,6 @@ pub use contestants::ucx::find as find_ucx;
 pub use experiments::cuts::side::{SIDE_COMMAND as CUTS_COMMAND, Side as CutsSide, run as run_cuts_side};
 pub use experiments::disorder::kernel::{DISORDER_COMMAND, Side as DisorderSide, run_side as run_disorder_side};
 pub use experiments::links::side::{SIDE_COMMAND, Side, run as run_side};
+pub use figures::run::{Figures, run as run_figures};
 pub use runner::peer::run as run_peer;
 pub use runner::protocol::PEER_COMMAND;

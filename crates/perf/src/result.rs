@@ -1,8 +1,8 @@
 //! The one schema of results: what every measurement writes, and all that tables and pictures are drawn from.
 //!
 //! A [`Document`] is one measurement: on which machine, by which command, with which settings; its [`Row`]s are the
-//! figures, one for each contestant, case and metric, with the value of each launch; its [`Comparison`]s are what may be
-//! said of two of them.
+//! figures, one for each contestant, case and metric, with the value of each launch; its [`Comparison`]s are what may
+//! be said of two of them.
 
 mod document;
 mod row;

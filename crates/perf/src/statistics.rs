@@ -41,7 +41,8 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The least value that at least this share of all does not exceed (`0.99`: the 99th percentile); `None` without values.
+/// The least value that at least this share of all does not exceed (`0.99`: the 99th percentile); `None` without
+/// values.
 #[must_use]
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let sorted = sorted(values);

@@ -1,4 +1,5 @@
-//! Latency and bandwidth beside plain TCP between the same two processes, in turns; what counts is the median of the turns.
+//! Latency and bandwidth beside plain TCP between the same two processes, in turns; what counts is the median of the
+//! turns.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,4 +1,5 @@
-//! What the two processes say to each other: one message of JSON at a time, by RDMA Send. The active side asks, the passive side answers.
+//! What the two processes say to each other: one message of JSON at a time, by RDMA Send. The active side asks, the
+//! passive side answers.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! The main job: the file goes into the peer's memory by RDMA Write and comes back by RDMA Read, as many bytes at a time as the peer's
-//! windows hold. Hashing and reading the file are not part of the times.
+//! The main job: the file goes into the peer's memory by RDMA Write and comes back by RDMA Read, as many bytes at a
+//! time as the peer's windows hold. Hashing and reading the file are not part of the times.
 
 use std::time::{Duration, Instant};
 
@@ -213,7 +213,8 @@ pub(super) fn hexadecimal(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `length` bytes in regions of `region` bytes each, cut into pieces of at most [`PIECE`]: index of the region, offset in it, bytes.
+/// `length` bytes in regions of `region` bytes each, cut into pieces of at most [`PIECE`]: index of the region, offset
+/// in it, bytes.
 fn pieces(region: u64, length: u64) -> impl Iterator<Item = (usize, u64, u64)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -62,7 +62,8 @@ pub(super) fn keep(
     whole.and(down.map_err(Failure::from))
 }
 
-/// Waits for a signal that asks for the end. A child that has ended may be a part of the lab, without which it is of no use.
+/// Waits for a signal that asks for the end. A child that has ended may be a part of the lab, without which it is of no
+/// use.
 fn wait(lab: &Kept, signals: &SigSet) -> Result<(), Failure> {
     loop {
         let signal = signals.wait().map_err(|error| Failure::while_doing("cannot wait for signals")(error.into()))?;

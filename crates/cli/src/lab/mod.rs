@@ -1,7 +1,8 @@
 //! `weft lab`: networks of virtual links on this machine.
 //!
-//! A lab lives as long as its keeper, a process in the background ([`keeper`]) that `weft lab up` starts and that writes down what there is
-//! ([`state`]). The other commands read that, and enter the namespaces of the lab's hosts by themselves ([`enter`]).
+//! A lab lives as long as its keeper, a process in the background ([`keeper`]) that `weft lab up` starts and that
+//! writes down what there is ([`state`]). The other commands read that, and enter the namespaces of the lab's hosts by
+//! themselves ([`enter`]).
 
 mod control;
 mod enter;

@@ -43,7 +43,8 @@ impl Advert {
 const FIRST_LETTER: u8 = b'A';
 const LETTERS: usize = (b'z' - b'A') as usize + 1;
 
-/// Fills the data of one ping: its number, the letters from `A` to `z` round and round, each ping beginning one further, and a NUL.
+/// Fills the data of one ping: its number, the letters from `A` to `z` round and round, each ping beginning one
+/// further, and a NUL.
 pub(super) fn fill(data: &mut [u8], number: u32) {
     let header = format!("rdma-ping-{number}: ");
     let length = header.len().min(data.len());

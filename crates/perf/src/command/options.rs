@@ -70,7 +70,8 @@ pub(crate) struct Options {
     /// Messages in flight
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=LARGEST_WINDOW as i64))]
     window: u16,
-    /// The operation that carries the data, where a contestant has several [default: send; iwarp writes in bandwidth, all in overlap]
+    /// The operation that carries the data, where a contestant has several [default: send; iwarp writes in bandwidth,
+    /// all in overlap]
     #[arg(long, value_enum)]
     operation: Option<Operation>,
     #[command(flatten)]
@@ -133,7 +134,8 @@ pub(crate) struct Options {
     /// `off`: on loopback [default: off; overlap and window-overlap: 1G; mpi: none, but 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with = "connect")]
     lab: Option<LabWish>,
-    /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has not allowed that]
+    /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has
+    /// not allowed that]
     #[arg(long, value_name = "NAME", conflicts_with = "connect")]
     congestion: Option<String>,
     /// The largest packet of the test network's link, in bytes [default: 1500]
@@ -352,8 +354,8 @@ impl Options {
         (!shape.is_nothing()).then_some(shape)
     }
 
-    /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link must be
-    /// slower than the processor.
+    /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link
+    /// must be slower than the processor.
     fn limited_place(&self, place: &Place, cases: &[Case]) -> Result<Option<Place>, Failure> {
         let is_usual = matches!(self.lab, None | Some(LabWish::Usual));
         let hides = cases.iter().any(|case| case.job.kind == Kind::Hiding);

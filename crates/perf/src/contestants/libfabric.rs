@@ -1,9 +1,11 @@
-//! Any provider of libfabric: tagged messages on a reliable-datagram endpoint, manual progress by polling the completion queue.
+//! Any provider of libfabric: tagged messages on a reliable-datagram endpoint, manual progress by polling the
+//! completion queue.
 //!
-//! Latency: a ping-pong, with the next receive always posted ahead. Bandwidth and rate: as many sends in flight as the window (and
-//! the caches) allow, the receiver with as many receives posted; it says when it has all. Each message is sent with a completion
-//! (`fi_tsend`, `fi_cq_read`), as libraries above libfabric do to keep a window; the variant `PROVIDER:inject` injects those that are small
-//! enough, which has no completion. It is the same code for all providers.
+//! Latency: a ping-pong, with the next receive always posted ahead. Bandwidth and rate: as many sends in flight as the
+//! window (and the caches) allow, the receiver with as many receives posted; it says when it has all. Each message is
+//! sent with a completion (`fi_tsend`, `fi_cq_read`), as libraries above libfabric do to keep a window; the variant
+//! `PROVIDER:inject` injects those that are small enough, which has no completion. It is the same code for all
+//! providers.
 
 use weft_libfabric::{Endpoint, Fabric, Library, Local, Operation, PeerAddress, Posted, Slots};
 

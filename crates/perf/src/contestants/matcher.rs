@@ -1,7 +1,7 @@
 //! The matcher of Weft's messages, by itself: one process, no network.
 //!
-//! A round is matches with nothing else in the queue, and then as many among the others; rounds follow each other, so that what disturbs
-//! the machine disturbs both. What is measured is processor time.
+//! A round is matches with nothing else in the queue, and then as many among the others; rounds follow each other, so
+//! that what disturbs the machine disturbs both. What is measured is processor time.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -127,7 +127,8 @@ impl Queues {
         self.bring(tag);
     }
 
-    /// The member that is looked for. What is brought back is the youngest: who walks passes all others before the same one.
+    /// The member that is looked for. What is brought back is the youngest: who walks passes all others before the same
+    /// one.
     fn choose(&mut self) -> u64 {
         let others = u64::from(self.crowd.others);
         if self.crowd.which == Which::One {

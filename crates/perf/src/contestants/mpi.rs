@@ -1,9 +1,10 @@
 //! MPI programs, over Weft's provider of libfabric and over what else carries their messages.
 //!
-//! The active side has the library's own starter run the two ranks, the first on its own host, the second on that of the passive side,
-//! which does nothing but be there. The program is `mpi/measure.c`: a ping-pong of blocking sends and receives; a stream with a window
-//! (non-blocking, the oldest is waited for); a message, or one each way, beside computation; an allreduce of many
-//! ranks; and an all-to-all of many, for which the starter itself is timed, from its start to its end.
+//! The active side has the library's own starter run the two ranks, the first on its own host, the second on that of
+//! the passive side, which does nothing but be there. The program is `mpi/measure.c`: a ping-pong of blocking sends and
+//! receives; a stream with a window (non-blocking, the oldest is waited for); a message, or one each way, beside
+//! computation; an allreduce of many ranks; and an all-to-all of many, for which the starter itself is timed, from its
+//! start to its end.
 
 use std::fs;
 use std::process::Output;
@@ -189,8 +190,8 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// The share of the communication that computation hides: what both together take less than one after the other, of the shorter of the
-/// two. From 0 to 1, but for what disturbs the machine.
+/// The share of the communication that computation hides: what both together take less than one after the other, of the
+/// shorter of the two. From 0 to 1, but for what disturbs the machine.
 fn hidden([communication, computation, both]: &[f64; 3]) -> f64 {
     ((communication + computation - both) / communication.min(*computation)).clamp(0.0, 1.0)
 }

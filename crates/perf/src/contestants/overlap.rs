@@ -19,8 +19,8 @@ const TOLERANCE: f64 = 1.05;
 const BUDGET: Duration = Duration::from_millis(600);
 /// Transfers whose processor time is taken at the end of a search.
 const CPU_TRANSFERS: u64 = 20;
-/// Bytes that go before each transfer that is timed. A shaped link saves up while nothing leaves it, and lets that much go as fast as
-/// the processor can: the transfer must not be what uses it up. A lab's link of 1 Gb/s saves up 125 kB.
+/// Bytes that go before each transfer that is timed. A shaped link saves up while nothing leaves it, and lets that much
+/// go as fast as the processor can: the transfer must not be what uses it up. A lab's link of 1 Gb/s saves up 125 kB.
 const PRIMER_BYTES: usize = 256 << 10;
 /// The most transfers of one run.
 pub(crate) const MOST_TRANSFERS: u64 = 16_000;
@@ -96,7 +96,8 @@ impl Search {
         for _ in 0..self.warmup {
             alone.push(self.once(transfer, None)?.total);
         }
-        // Not before: until now the target was starting. Where the two cores are two threads of one, what it does counts.
+        // Not before: until now the target was starting. Where the two cores are two threads of one, what it does
+        // counts.
         let work = Work::calibrate();
         // The first ones are slower, and count least.
         let alone = median(alone.split_off(alone.len() / 2)).unwrap_or(1.0);

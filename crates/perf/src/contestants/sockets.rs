@@ -1,9 +1,10 @@
 //! Plain sockets: what a careful program without any library gets out of the kernel's TCP, or MPTCP.
 //!
-//! Latency: a ping-pong of whole messages. Bandwidth and rate: a stream of writes, read 256 KiB at a time; a write has the size
-//! of a message, unless the variant says `batched` (a window of messages in each write) or gives a size (`256K`).
-//! With `crc` in the variant both ends compute a CRC-32C of all bytes, before they are written and after they are read:
-//! what is left to a protocol that checks its data, as iWARP does. TCP_NODELAY is set; buffers are left to the kernel.
+//! Latency: a ping-pong of whole messages. Bandwidth and rate: a stream of writes, read 256 KiB at a time; a write has
+//! the size of a message, unless the variant says `batched` (a window of messages in each write) or gives a size
+//! (`256K`). With `crc` in the variant both ends compute a CRC-32C of all bytes, before they are written and after they
+//! are read: what is left to a protocol that checks its data, as iWARP does. TCP_NODELAY is set; buffers are left to
+//! the kernel.
 
 mod duplex;
 pub(crate) mod exchange;

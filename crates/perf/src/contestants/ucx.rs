@@ -1,8 +1,9 @@
-//! UCX over TCP, or through shared memory of one host, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages, `ucp_put_*` for
-//! writes, `ucp_get` for reads.
+//! UCX over TCP, or through shared memory of one host, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages,
+//! `ucp_put_*` for writes, `ucp_get` for reads.
 //!
-//! In the latency test each run is two runs of ucx_perftest with half of the iterations, because it tells one percentile at a time.
-//! Bandwidth and rate come from its overall message rate. Its processor time is that of the whole process, start-up included.
+//! In the latency test each run is two runs of ucx_perftest with half of the iterations, because it tells one
+//! percentile at a time. Bandwidth and rate come from its overall message rate. Its processor time is that of the whole
+//! process, start-up included.
 
 use std::env;
 use std::ffi::OsString;
@@ -154,10 +155,11 @@ fn before(folder: &Path, others: Option<OsString>) -> OsString {
     list
 }
 
-/// The version that `ucx_info -v` tells: `# Library version: 1.22.0`, or before 1.12 `# UCT version=1.10.0 revision`.
+/// The version that `ucx_info -v` tells: `# Library version: 1.22.0`, `# Version 1.13.1`, or before 1.12
+/// `# UCT version=1.10.0 revision`.
 fn version_in(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once("version")?;
-    rest.trim_start_matches([':', '=', ' ']).split_whitespace().next().map(str::to_owned)
+    let at = text.to_lowercase().find("version")?;
+    text[at + "version".len()..].trim_start_matches([':', '=', ' ']).split_whitespace().next().map(str::to_owned)
 }
 
 /// The percentiles that are asked for, each in a run of its own.
@@ -229,7 +231,8 @@ struct Server {
 
 impl Server {
     fn start(installation: &Installation, job: &Job, percentile: &str) -> Result<Self, String> {
-        // The port is free now; nothing keeps another program from taking it before ucx_perftest does, which then says so.
+        // The port is free now; nothing keeps another program from taking it before ucx_perftest does, which then says
+        // so.
         let port = TcpListener::bind(("0.0.0.0", 0))
             .and_then(|listener| listener.local_addr())
             .map_err(|error| format!("no free port: {error}"))?
@@ -241,8 +244,8 @@ impl Server {
         Ok(server)
     }
 
-    /// A client that comes too early gives up, and a connection to try out would be taken for the client. Whoever started this side
-    /// ends it when it takes too long.
+    /// A client that comes too early gives up, and a connection to try out would be taken for the client. Whoever
+    /// started this side ends it when it takes too long.
     fn await_listening(&mut self) -> Result<(), String> {
         while !is_listening(self.port) {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
@@ -419,6 +422,7 @@ mod tests {
     fn a_version_is_read_in_both_forms() {
         let new = "# Library version: 1.22.0\n# Library path: /lib/libucs.so.0\n# API headers version: 1.22.0\n";
         assert_eq!(version_in(new).as_deref(), Some("1.22.0"));
+        assert_eq!(version_in("# Version 1.13.1\n# Git branch").as_deref(), Some("1.13.1"));
         assert_eq!(version_in("# UCT version=1.10.0 revision 7477e81\n").as_deref(), Some("1.10.0"));
         assert_eq!(version_in("nothing"), None);
     }

@@ -14,7 +14,8 @@ pub(crate) trait Design: Sync {
     /// Who is measured when nobody is named; the first is what the ratios are of.
     fn contestants(&self) -> Vec<String>;
 
-    /// Whether it says something only on links slower than the processor, so that it asks for a network of its own by default.
+    /// Whether it says something only on links slower than the processor, so that it asks for a network of its own by
+    /// default.
     fn wants_lab(&self) -> bool {
         false
     }

@@ -18,8 +18,8 @@ impl Design for Idle {
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
         let quiet_ms =
             basis.choices.seconds.map_or(if basis.quick() { 300 } else { 3000 }, |seconds| (seconds * 1000.0) as u64);
-        // Right after the last call, and when nothing has happened for long; with queues of some entries, and of one, which leaves
-        // little but what the library needs for itself.
+        // Right after the last call, and when nothing has happened for long; with queues of some entries, and of one,
+        // which leaves little but what the library needs for itself.
         [("just left", 0, DEPTH), ("for long", quiet_ms.min(1000), DEPTH), ("for long", quiet_ms.min(1000), 1)]
             .map(|(since, settle_ms, depth)| {
                 let case = basis.case_of(Kind::Idle, Size(1), 1).with(|job| {

@@ -1,7 +1,8 @@
 //! How much computation a transfer hides.
 //!
-//! Two kinds of runs. In the first, computation of growing length is put between posting and waiting, and the total compared with that of the
-//! transfer alone. In the second, a computation of fixed length follows each message of a stream, and the bandwidth that is left is told.
+//! Two kinds of runs. In the first, computation of growing length is put between posting and waiting, and the total
+//! compared with that of the transfer alone. In the second, a computation of fixed length follows each message of a
+//! stream, and the bandwidth that is left is told.
 
 use crate::experiments::design::{Basis, Design};
 use crate::model::case::Case;

@@ -1,5 +1,6 @@
-//! How far two cores are apart. In a virtual machine that changes while it runs: its processors may share a cache now and none a second later, and then all that one core writes and the
-//! other reads takes several times as long, for every contestant.
+//! How far two cores are apart. In a virtual machine that changes while it runs: its processors may share a cache now
+//! and none a second later, and then all that one core writes and the other reads takes several times as long, for
+//! every contestant.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -46,7 +47,8 @@ pub(crate) fn a_pair() -> Option<[usize; 2]> {
     Some([places.next()?, places.next()?])
 }
 
-/// Nanoseconds that a cache line takes from one of these cores to the other and back. `None` when that can't be found out.
+/// Nanoseconds that a cache line takes from one of these cores to the other and back. `None` when that can't be found
+/// out.
 pub(crate) fn between(cores: [usize; 2]) -> Option<f64> {
     if cores[0] == cores[1] {
         return None;

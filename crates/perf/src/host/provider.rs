@@ -68,7 +68,8 @@ fn is_named(file: &Path) -> bool {
     [FILE, BUILT].iter().any(|name| file.file_name() == Some(OsStr::new(name)))
 }
 
-/// `FI_PROVIDER_PATH`, beside this command (or where cargo leaves it when it builds tests alone), and where it is installed.
+/// `FI_PROVIDER_PATH`, beside this command (or where cargo leaves it when it builds tests alone), and where it is
+/// installed.
 fn folders() -> Vec<PathBuf> {
     let mut folders: Vec<_> = env::var_os("FI_PROVIDER_PATH").iter().flat_map(env::split_paths).collect();
     if let Some(beside) = env::current_exe().ok().as_deref().and_then(Path::parent) {

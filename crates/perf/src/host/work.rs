@@ -44,7 +44,8 @@ impl Work {
 
 /// Does some units of real work: steps of a generator of random numbers, each of which needs the one before.
 ///
-/// Not inlined: for a count that it knows the compiler makes other code than for one that it does not, and what was calibrated would not be what is done.
+/// Not inlined: for a count that it knows the compiler makes other code than for one that it does not, and what was
+/// calibrated would not be what is done.
 #[inline(never)]
 fn units(count: u64) {
     let mut state = black_box(0x9e37_79b9_7f4a_7c15_u64);

@@ -109,8 +109,8 @@ impl fmt::Display for Library {
     }
 }
 
-/// Finds these libraries, in these folders or where they usually are; without names, all that are there. An error says which of the named
-/// is missing, or that none is there, and how to get them.
+/// Finds these libraries, in these folders or where they usually are; without names, all that are there. An error says
+/// which of the named is missing, or that none is there, and how to get them.
 pub(crate) fn find(named: &[Library], folders: &[PathBuf]) -> Result<Vec<Installation>, String> {
     let folders = if folders.is_empty() { environments::folders("WEFT_MPI", ".cache/mpi") } else { folders.to_vec() };
     let environments: Vec<_> = folders.iter().flat_map(|folder| environments::with_members(folder)).collect();
@@ -126,7 +126,8 @@ pub(crate) fn find(named: &[Library], folders: &[PathBuf]) -> Result<Vec<Install
         .collect()
 }
 
-/// The first word that is a version: of Intel MPI `Version 2021.14`, of Open MPI `(OpenRTE) 4.1.4`, of Hydra in a column.
+/// The first word that is a version: of Intel MPI `Version 2021.14`, of Open MPI `(OpenRTE) 4.1.4`, of Hydra in a
+/// column.
 fn version_in(text: &str) -> Option<String> {
     let is_version = |word: &&str| {
         let mut parts = word.split('.');

@@ -190,7 +190,8 @@ pub(crate) struct Job {
     pub(crate) iterations: u64,
     /// Messages before them that are not.
     pub(crate) warmup: u64,
-    /// Messages that may be under way at once, except in the latency test; of quiet connections, entries of each work queue.
+    /// Messages that may be under way at once, except in the latency test; of quiet connections, entries of each work
+    /// queue.
     pub(crate) window: usize,
     pub(crate) wait: Wait,
     pub(crate) cache: Cache,
@@ -243,7 +244,8 @@ const LONGEST_COMPUTATION_US: u64 = 1_000_000;
 const BYTES_IN_FLIGHT: usize = 4 << 20;
 
 impl Job {
-    /// Refuses what no coordinator of ours would ask for: a job may come over the network, and sizes become allocations.
+    /// Refuses what no coordinator of ours would ask for: a job may come over the network, and sizes become
+    /// allocations.
     pub(crate) fn check(&self) -> Result<(), String> {
         let version = env!("CARGO_PKG_VERSION");
         if self.version != version {

@@ -69,7 +69,8 @@ pub(crate) enum Figure {
     QuietCpu,
 }
 
-/// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the middle).
+/// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the
+/// middle).
 ///
 /// # Panics
 /// When there are no readings.
@@ -86,7 +87,8 @@ pub(crate) fn median(readings: impl IntoIterator<Item = f64>) -> Option<f64> {
     (!sorted.is_empty()).then(|| percentile(&sorted, 0.5))
 }
 
-/// Times of round trips that follow each other without a gap, so that nothing a contestant does between two is left out.
+/// Times of round trips that follow each other without a gap, so that nothing a contestant does between two is left
+/// out.
 #[derive(Debug)]
 pub(crate) struct RoundTrips {
     warmup: u64,

@@ -83,7 +83,8 @@ pub(crate) struct Stack {
     /// Engines that share the connections, and the rails of each that goes over Edge.
     #[arg(skip = 1_usize)]
     pub(crate) engines: usize,
-    /// How long iwarp's caller may be away before the NIC's thread acts, at most, in microseconds [default: the library's]
+    /// How long iwarp's caller may be away before the NIC's thread acts, at most, in microseconds [default: the
+    /// library's]
     #[arg(long, value_name = "US")]
     pub(crate) away: Option<u64>,
     /// How the bytes of iwarp's short messages come into the stack

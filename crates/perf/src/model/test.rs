@@ -19,7 +19,8 @@ pub(crate) enum Test {
     PingPing,
     /// How much computation a transfer hides, and bandwidth against inserted computation
     Overlap,
-    /// Which stage runs where: host, offload (coupled, decoupled), assist; with and without markers, in and out of cache
+    /// Which stage runs where: host, offload (coupled, decoupled), assist; with and without markers, in and out of
+    /// cache
     Split,
     /// What markers cost, by their spacing
     Markers,

@@ -29,8 +29,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// Repeats runs of a case that were made with cores much farther apart than others were, once each and in turns: else it would be chance which contestants had them. The repeated one
-/// counts, whatever it was made with.
+/// Repeats runs of a case that were made with cores much farther apart than others were, once each and in turns: else
+/// it would be chance which contestants had them. The repeated one counts, whatever it was made with.
 fn repeat_unlike(plan: &Plan, case: usize, progress: &ProgressBar, results: &mut Results) -> Result<(), Failure> {
     let Some(least) = results.cores_apart().reduce(f64::min) else { return Ok(()) };
     let mut unlike: Vec<_> = (0..plan.entries.len()).map(|entry| results.unlike(entry, case, least)).collect();

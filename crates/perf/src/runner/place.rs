@@ -139,7 +139,8 @@ impl Place {
     }
 }
 
-/// Waits until the kernel calls a host's link running. It carries packets before that, but libraries that choose an interface pass it over.
+/// Waits until the kernel calls a host's link running. It carries packets before that, but libraries that choose an
+/// interface pass it over.
 fn await_link(host: &Host) {
     let until = Instant::now() + LINK_PATIENCE;
     let is_running = || {

@@ -12,7 +12,8 @@ use crate::host::provider::Provider;
 use crate::runner::protocol::PEER_COMMAND;
 use weft_command::scratch;
 
-/// A process of this command that plays one side, with a process group of its own. Killed with all it started when dropped.
+/// A process of this command that plays one side, with a process group of its own. Killed with all it started when
+/// dropped.
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,

@@ -45,9 +45,9 @@ impl Transmit {
         }
     }
 
-    /// The same, of a write or an atomic of an endpoint that has a counter of writes or none. A counter of writes that
-    /// has counted one tells most programs that it is in the peer's memory: Sandia OpenSHMEM releases its locks by that,
-    /// and names no level. So there an operation that names none completes when the peer has it in place.
+    /// The same for a write or an atomic. A counter of writes that has counted one tells most programs that it is in
+    /// the peer's memory: Sandia OpenSHMEM releases its locks by that, and names no level. So on an endpoint with such
+    /// a counter an operation that names none completes when the peer has it in place.
     #[inline]
     pub(super) const fn counted(self, flags: u64, counts_writes: bool) -> Self {
         if counts_writes && flags & LEVELS == 0 { Self { level: Level::Delivered, ..self } } else { self }

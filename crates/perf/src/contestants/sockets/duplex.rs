@@ -10,8 +10,8 @@ use crate::model::measure::{Measured, Watch};
 
 /// Sends as many messages as it receives.
 ///
-/// With large messages in flight both ways, a side of `ping` could wait for room while the other does: neither reads. So here reads and
-/// writes take turns, or have a thread each.
+/// With large messages in flight both ways, a side of `ping` could wait for room while the other does: neither reads.
+/// So here reads and writes take turns, or have a thread each.
 pub(crate) fn run(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
     let message = vec![0x5a; job.size];
     let mut buffer = vec![0; READ_BYTES];

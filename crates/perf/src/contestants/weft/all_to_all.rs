@@ -1,7 +1,7 @@
 //! Many processes, all connected with each other, each of which sends a message to each other one, round by round.
 //!
-//! A process begins its next round when it has all messages of this one. So a peer is at most one round ahead, and two receives for each
-//! connection are enough.
+//! A process begins its next round when it has all messages of this one. So a peer is at most one round ahead, and two
+//! receives for each connection are enough.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -45,7 +45,8 @@ struct Member {
     received: Vec<u64>,
     /// The round that is under way.
     round: u64,
-    /// Others whose message of this round is not here yet. (A message of the next one may be here before another's of this one.)
+    /// Others whose message of this round is not here yet. (A message of the next one may be here before another's of
+    /// this one.)
     missing: usize,
     sent: u64,
 }
@@ -106,7 +107,8 @@ impl Member {
         Ok(Measured { value: Some(megabytes), figures: figures.into(), ..Measured::default() })
     }
 
-    /// Connects to all lower ranks, the next lower first, and is connected to by all higher ones. So nobody is run over by all at once.
+    /// Connects to all lower ranks, the next lower first, and is connected to by all higher ones. So nobody is run over
+    /// by all at once.
     fn connect(&mut self, job: &Job, addresses: &[SocketAddr]) -> Outcome<()> {
         let deadline = Instant::now() + CONNECT_LIMIT;
         let mut to_begin: Vec<usize> = (0..job.rank).collect();

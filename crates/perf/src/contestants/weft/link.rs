@@ -85,8 +85,8 @@ impl Link {
     pub(crate) fn new(domain: &ProtectionDomain, inbox: &MemoryRegion, context: &Context, job: &Job) -> Outcome<Self> {
         let slots = receive_slots(job);
         let words = if hears_words(job) { WORDS } else { 0 };
-        // Beside computation a transfer is two requests; the place of the one that is not signaled may come free a moment after the
-        // completion of the other is seen, by a thread of the NIC.
+        // Beside computation a transfer is two requests; the place of the one that is not signaled may come free a
+        // moment after the completion of the other is seen, by a thread of the NIC.
         let requests = if matches!(job.kind, Kind::Overlap | Kind::Inserted) { 4 } else { 2 };
         let (sends, receives) = (requests * job.buffers() + WORDS, (slots + words).max(1));
         let completions = context.create_completion_queue(sends + receives)?;

@@ -1,7 +1,8 @@
 //! Weft's messages, over its endpoints: tagged, matched by the NIC.
 //!
-//! Latency: a ping-pong, with the next receive always posted ahead. Bandwidth and rate: as many sends under way as the window (and the
-//! caches) allow, the receiver with as many receives posted; it says when it has all. The same pattern as the client of libfabric has.
+//! Latency: a ping-pong, with the next receive always posted ahead. Bandwidth and rate: as many sends under way as the
+//! window (and the caches) allow, the receiver with as many receives posted; it says when it has all. The same pattern
+//! as the client of libfabric has.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Computation beside writes, sends and reads.
 //!
-//! A transfer is over when its bytes are in the target's memory. A read tells that itself; behind a write or a send goes a read of one
-//! byte, whose answer cannot come before. The target learns from a word in its memory that all is over, so that it need not call in.
+//! A transfer is over when its bytes are in the target's memory. A read tells that itself; behind a write or a send
+//! goes a read of one byte, whose answer cannot come before. The target learns from a word in its memory that all is
+//! over, so that it need not call in.
 
 use std::sync::atomic::Ordering;
 use std::thread;

@@ -23,7 +23,8 @@ struct Block {
 struct Face {
     neighbour: usize,
     layout: Layout,
-    /// Where it begins here, and its ghost at the neighbour, and the one that the neighbour at the other side puts here.
+    /// Where it begins here, and its ghost at the neighbour, and the one that the neighbour at the other side puts
+    /// here.
     from: u64,
     to: u64,
     ghost: u64,

@@ -1,5 +1,5 @@
-//! `weft perf fence`, `halo` and `window-overlap`: fences of windows, by kind, of processes that this one starts or that
-//! a launcher has started, beside `MPI_Win_fence`.
+//! `weft perf fence`, `halo` and `window-overlap`: fences of windows, by kind, of processes that this one starts or
+//! that a launcher has started, beside `MPI_Win_fence`.
 
 pub(crate) mod figure;
 mod halo;

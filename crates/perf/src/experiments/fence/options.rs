@@ -40,7 +40,8 @@ pub(crate) struct Fences {
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "lab",
           value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) simulate: Vec<u16>,
-    /// What a message costs in a simulation: latency, overhead, and overhead of 1024 bytes, in us [default: as on the loopback]
+    /// What a message costs in a simulation: latency, overhead, and overhead of 1024 bytes, in us [default: as on the
+    /// loopback]
     #[arg(long, value_name = "L,o,G", requires = "simulate")]
     pub(crate) loggp: Option<Costs>,
     /// Cells of a rank's block along each dimension, 8 bytes each

@@ -4,9 +4,9 @@ use kuva::prelude::MarkerShape;
 
 /// The colours of all charts, light and dark. Charts use nothing but these variables.
 ///
-/// `--c0` to `--c5` are those of contestants. Each has a contrast of at least 3.7 with its background (WCAG 2.1 demands 3
-/// of graphics). Any two differ by at least 31 (CIE 1976, of 100 between black and white), also with each of the three
-/// kinds of colour blindness as Machado, Oliveira and Fernandes (2009) simulate them.
+/// `--c0` to `--c5` are those of contestants. Each has a contrast of at least 3.7 with its background (WCAG 2.1 demands
+/// 3 of graphics). Any two differ by at least 31 (CIE 1976, of 100 between black and white), also with each of the
+/// three kinds of colour blindness as Machado, Oliveira and Fernandes (2009) simulate them.
 pub const STYLE: &str = "svg.chart{--paper:#fff;--ink:#1b1b1b;--axis:#555;--grid:#e2e2e2;--bound:#666;--mark:#8a2020;\
 --c0:#1542ec;--c1:#d16716;--c2:#093d37;--c3:#a12da8;--c4:#513d03;--c5:#898487;\
 background:var(--paper);fill:var(--ink);font-family:system-ui,\"DejaVu Sans\",Verdana,sans-serif}\

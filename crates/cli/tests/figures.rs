@@ -1,0 +1,88 @@
+//! `weft figures` as a user runs it: tiny, to show that it measures, goes on, draws, and says what is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn figures(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft")).arg("figures").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    [&output.stderr[..], &output.stdout[..]].map(String::from_utf8_lossy).concat()
+}
+
+/// A folder that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("weft-figures-{name}-{}", std::process::id())))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn experiments_are_measured_drawn_and_not_measured_twice() {
+    let scratch = Scratch::new("measured");
+    let out = scratch.0.display().to_string();
+    let arguments = ["--quick", "rate", "fences-simulated", "--out", &out];
+    let output = figures(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let page = fs::read_to_string(scratch.path("figures.html")).unwrap();
+    assert!(page.contains("How many small messages cross in a second?") && page.contains("<svg"), "{page}");
+    assert!(page.contains("rate.json"), "the samples are a file beside the page");
+    assert!(!page.contains("http://") || !page.contains("src=\"http"), "nothing is loaded from anywhere");
+    for file in ["rate-1.svg", "fences-simulated-1.svg", "figures.csv", "rate.log"] {
+        assert!(Path::new(&scratch.path(file)).exists(), "{file}");
+    }
+    let read =
+        |name: &str| -> Value { serde_json::from_str(&fs::read_to_string(scratch.path(name)).unwrap()).unwrap() };
+    assert_eq!(read("rate.json")["schema"], "weft-perf");
+    let output = figures(&arguments);
+    assert!(said(&output).contains("rate: measured before"), "{}", said(&output));
+
+    let elsewhere = scratch.path("again");
+    let output = figures(&["--out", &elsewhere, "--from", &scratch.path("rate.json")]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(Path::new(&elsewhere).join("figures.html").exists());
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_measured() {
+    let scratch = Scratch::new("wrong");
+    fs::create_dir_all(&scratch.0).unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(scratch.path(name), text).unwrap();
+        scratch.path(name)
+    };
+    let old = file("old.json", "{\"schema\": \"weft-perf\", \"schema_version\": 1}");
+    let short = file("short.json", "{\"schema\": \"weft-perf\", \"schema_ver");
+    let foreign = file("foreign.json", "{\"rows\": []}");
+    let below_a_file = format!("{foreign}/figures");
+    for (arguments, code, because) in [
+        (&["--from", &*old][..], 2, "version 1, this weft reads version 2"),
+        (&["--from", &*short], 2, "no whole JSON"),
+        (&["--from", &*foreign], 2, "no result of weft perf"),
+        (&["--from", "/no/such/file"], 2, "/no/such/file"),
+        (&["speed"], 2, "there is no experiment \"speed\"; there are latency"),
+        (&["rate", "--quick", "--out", &*below_a_file], 1, "cannot write to the folder"),
+    ] {
+        let output = figures(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(because), "{arguments:?}: {}", said(&output));
+    }
+    let output = figures(&["--list"]);
+    assert!(said(&output).contains("cuts") && said(&output).lines().all(|line| line.len() <= 120), "{}", said(&output));
+}

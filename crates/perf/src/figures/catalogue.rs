@@ -1,0 +1,215 @@
+//! The experiments that `weft figures` makes: what each asks, where the literature asks it, and by which command.
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Whether all works: a few minutes.
+    Quick,
+    /// What may be quoted: an hour at most.
+    Usual,
+    /// What happens rarely, and many ranks: hours.
+    Long,
+}
+
+/// An experiment.
+#[derive(Debug)]
+pub(crate) struct Experiment {
+    /// As it is typed; its files are called so.
+    pub(crate) name: &'static str,
+    /// Where the literature asks that.
+    pub(crate) source: &'static str,
+    /// What the literature found, if it says it of something comparable.
+    pub(crate) found: Option<&'static str>,
+    /// What follows `weft perf`, at each scale but for launches.
+    quick: &'static str,
+    usual: &'static str,
+    /// Of [`Scale::Long`], where it is not what is usual with more launches.
+    long: Option<&'static str>,
+    /// About how long it takes at each scale.
+    minutes: [f64; 3],
+    /// Whether `--launches` is an option of its test.
+    has_launches: bool,
+}
+
+impl Experiment {
+    const fn new(
+        name: &'static str,
+        source: &'static str,
+        [quick, usual]: [&'static str; 2],
+        minutes: [f64; 3],
+    ) -> Self {
+        Self { name, source, found: None, quick, usual, long: None, minutes, has_launches: true }
+    }
+
+    const fn found(self, text: &'static str) -> Self {
+        Self { found: Some(text), ..self }
+    }
+
+    const fn long(self, command: &'static str) -> Self {
+        Self { long: Some(command), ..self }
+    }
+
+    /// Of tests in virtual time, and of those that count otherwise.
+    const fn without_launches(self) -> Self {
+        Self { has_launches: false, ..self }
+    }
+
+    /// What follows `weft perf`.
+    pub(crate) fn command(&self, scale: Scale) -> Vec<String> {
+        let (text, launches) = match scale {
+            Scale::Quick => (self.quick, "2"),
+            Scale::Usual => (self.usual, "6"),
+            Scale::Long => (self.long.unwrap_or(self.usual), "10"),
+        };
+        let launches = ["--launches", launches].into_iter().filter(|_| self.has_launches);
+        text.split_whitespace().chain(launches).map(str::to_owned).collect()
+    }
+
+    /// About how long it takes.
+    pub(crate) fn minutes(&self, scale: Scale) -> f64 {
+        self.minutes[scale as usize]
+    }
+}
+
+const IWARP_NICS: &str = "Rashti and Afsahi, 10-Gigabit iWARP Ethernet (CAC 2007)";
+const OUT_OF_ORDER: &str = "Balaji et al., out-of-order iWARP (SC 2007)";
+const MULTI_EDGE: &str = "Karlsson et al., MultiEdge (IPDPS 2007)";
+const FENCES: &str = "Santhanaraman et al., one-sided fences";
+
+/// All of them, in the order of the page.
+pub(crate) const ALL: [Experiment; 17] = [
+    Experiment::new(
+        "latency",
+        IWARP_NICS,
+        ["latency --size 8,4K --quick", "latency --size 8,64,512,4K,32K,256K"],
+        [0.4, 3.5, 6.0],
+    ),
+    Experiment::new(
+        "latency-edge",
+        MULTI_EDGE,
+        [
+            "latency --lab 1G --transport edge --vs iwarp,sockets --size 8 --quick",
+            "latency --lab 1G --transport edge --vs iwarp,sockets --size 8,512,4K,64K",
+        ],
+        [0.2, 2.0, 3.5],
+    ),
+    Experiment::new(
+        "latency-shm",
+        IWARP_NICS,
+        [
+            "latency --transport shm --vs ring,iwarp --size 8 --quick",
+            "latency --transport shm --vs ring,iwarp,sockets --size 8,512,4K,64K",
+        ],
+        [0.1, 1.5, 2.5],
+    ),
+    Experiment::new(
+        "bandwidth",
+        IWARP_NICS,
+        ["bandwidth --size 64K --quick", "bandwidth --size 4K,16K,64K,256K,1M"],
+        [0.2, 3.0, 5.0],
+    ),
+    Experiment::new("rate", IWARP_NICS, ["rate --quick", "rate --size 8,64,512"], [0.2, 1.5, 2.5]),
+    Experiment::new("split", OUT_OF_ORDER, ["split --size 16K --quick", "split"], [0.6, 5.0, 8.0])
+        .found("The host-offloaded design carries most; markers cost it 15 % of its bandwidth at 10 Gb/s."),
+    Experiment::new("markers", OUT_OF_ORDER, ["markers --size 8,64K --quick", "markers"], [0.2, 1.5, 2.5]),
+    Experiment::new(
+        "overlap",
+        IWARP_NICS,
+        ["overlap --size 64K --computation 100 --quick", "overlap --size 64K,256K --computation 10,100,1000"],
+        [0.6, 5.0, 8.0],
+    ),
+    Experiment::new(
+        "links",
+        MULTI_EDGE,
+        ["links --links 1,2 --seconds 1 --rate 200M", "links --links 1,2,4,8"],
+        [0.6, 6.0, 10.0],
+    )
+    .found("Four links of 1 Gb/s together carry 3.5 times what one does, at the price of the host's processor."),
+    Experiment::new(
+        "links-unlike",
+        MULTI_EDGE,
+        ["links --links 2 --rate 100M,200M --seconds 1", "links --links 4 --rate 100M,200M,500M,1G"],
+        [0.3, 2.0, 3.0],
+    ),
+    Experiment::new(
+        "distance",
+        "RDMA over IP between clusters (degen's authors)",
+        [
+            "links --links 1 --rate 200M --emulate delay=5ms --vs tcp:cubic --seconds 2",
+            "links --links 1 --rate 200M --emulate delay=1ms --emulate delay=10ms --emulate delay=50ms \
+             --emulate delay=10ms,loss=0.1 --vs tcp:cubic --seconds 5",
+        ],
+        [0.3, 6.0, 10.0],
+    ),
+    Experiment::new(
+        "cuts",
+        "no benchmark of the literature: docs/cuts.md",
+        ["cuts --cuts 4 --peer-cuts 4 --vs tcp --rate 200M", "cuts --cuts 80 --peer-cuts 20"],
+        [0.7, 9.0, 130.0],
+    )
+    .long("cuts --cuts 1000 --peer-cuts 100")
+    .without_launches(),
+    Experiment::new(
+        "disorder",
+        OUT_OF_ORDER,
+        ["disorder --iterations 500 --late 0,5 --lost 0", "disorder"],
+        [0.1, 1.0, 1.0],
+    )
+    .without_launches(),
+    Experiment::new(
+        "fences",
+        FENCES,
+        ["fence --ranks 2 --fence all --puts 1 --vs none --quick", "fence --ranks 2,4,8 --fence all"],
+        [0.3, 5.0, 9.0],
+    ),
+    Experiment::new(
+        "fences-simulated",
+        FENCES,
+        ["fence --simulate 8,64 --puts 1", "fence --simulate 8,16,32,64 --puts 0,1,8"],
+        [0.1, 0.5, 1.0],
+    )
+    .without_launches(),
+    Experiment::new(
+        "match",
+        IWARP_NICS,
+        ["match --others 1000 --quick", "match --others 10,1000,100000"],
+        [0.1, 1.5, 2.5],
+    ),
+    Experiment::new(
+        "idle",
+        MULTI_EDGE,
+        ["idle --connections 10 --seconds 0.2 --vs none", "idle --connections 100"],
+        [0.3, 3.0, 5.0],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scale_keeps_its_minutes() {
+        let all = |scale| ALL.iter().map(|one| one.minutes(scale)).sum::<f64>();
+        assert!(all(Scale::Quick) <= 6.0, "{}", all(Scale::Quick));
+        assert!(all(Scale::Usual) <= 60.0, "{}", all(Scale::Usual));
+    }
+
+    #[test]
+    fn names_are_unlike_and_fit_files() {
+        for (at, one) in ALL.iter().enumerate() {
+            assert!(ALL[..at].iter().all(|other| other.name != one.name));
+            assert!(one.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", one.name);
+        }
+    }
+
+    #[test]
+    fn launches_are_said_where_there_are_some() {
+        let words = |name: &str, scale| {
+            let one = ALL.iter().find(|one| one.name == name).unwrap();
+            one.command(scale).join(" ")
+        };
+        assert!(words("rate", Scale::Usual).ends_with("--launches 6"));
+        assert!(!words("disorder", Scale::Usual).contains("launches"));
+        assert!(words("cuts", Scale::Long).contains("--cuts 1000"));
+    }
+}

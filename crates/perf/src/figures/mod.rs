@@ -1,0 +1,6 @@
+//! `weft figures`: measures what the catalogue lists, or draws what was measured before, as charts and as one page.
+
+pub(crate) mod catalogue;
+pub(crate) mod folder;
+pub(crate) mod measure;
+pub(crate) mod run;

@@ -1,0 +1,144 @@
+//! The command line of `weft figures`, and what it does.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weft_command::failure::Failure;
+use weft_command::output::{complain, print, print_line};
+use weft_command::table::{Align, Table};
+
+use crate::figures::catalogue::{ALL, Experiment, Scale};
+use crate::figures::folder::{Folder, read};
+use crate::figures::measure;
+use crate::report::page::{Beside, Finding};
+use crate::result::Document;
+
+const EXAMPLES: &str = "\
+Examples:
+  weft figures                                        all experiments: an hour, then figures/figures.html
+  weft figures --quick --out /tmp/look                whether all works, and how it looks
+  weft figures latency bandwidth                      two of them
+  weft figures --list                                 what there is, and how long it takes
+  weft figures --from a.json b.json                   draw what weft perf --json has measured before
+
+What a folder has already from the same build and command is not measured again: an interrupted run goes on.
+Exit codes: 0 all was measured, 1 an experiment failed (the others are drawn), 2 the command line is wrong, 130
+interrupted (what was measured is drawn).";
+
+/// What can be said on the command line.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Figures {
+    /// The experiments, by name [default: all]
+    #[arg(value_name = "EXPERIMENT")]
+    experiments: Vec<String>,
+    /// Only a glance, at most 6 minutes for all
+    #[arg(long, conflicts_with = "long")]
+    quick: bool,
+    /// Rare events and many launches: hours
+    #[arg(long)]
+    long: bool,
+    /// The folder for results, charts and the page
+    #[arg(long, value_name = "FOLDER", default_value = "figures")]
+    out: PathBuf,
+    /// Draw these results instead of measuring
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["quick", "long", "experiments", "again"])]
+    from: Vec<PathBuf>,
+    /// Measure also what the folder has already
+    #[arg(long)]
+    again: bool,
+    /// List the experiments, and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl Figures {
+    const fn scale(&self) -> Scale {
+        match (self.quick, self.long) {
+            (true, _) => Scale::Quick,
+            (_, true) => Scale::Long,
+            _ => Scale::Usual,
+        }
+    }
+
+    fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
+        if self.experiments.is_empty() {
+            return Ok(ALL.iter().collect());
+        }
+        let find = |name: &String| {
+            ALL.iter().find(|one| one.name == name).ok_or_else(|| {
+                let names: Vec<_> = ALL.iter().map(|one| one.name).collect();
+                Failure::Usage(format!("there is no experiment {name:?}; there are {}", names.join(", ")))
+            })
+        };
+        self.experiments.iter().map(find).collect()
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// The command line asks for what there is not, a file can't be read or written, or an experiment failed.
+pub fn run(arguments: &Figures) -> Result<(), Failure> {
+    let (experiments, scale) = (arguments.experiments()?, arguments.scale());
+    if arguments.list {
+        return print(list(&experiments));
+    }
+    if !arguments.from.is_empty() {
+        let documents = arguments.from.iter().map(|path| Ok((stem(path), read(path)?)));
+        let documents: Vec<_> = documents.collect::<Result<_, Failure>>()?;
+        let page = Folder::open(&arguments.out)?.draw(&documents, beside(&documents, false))?;
+        return print_line(page.display());
+    }
+    let folder = Folder::open(&arguments.out)?;
+    let outcome = measure::all(&experiments, scale, &folder, arguments.again)?;
+    if !outcome.documents.is_empty() {
+        let page = folder.draw(&outcome.documents, beside(&outcome.documents, true))?;
+        complain(format_args!("{} of {} experiments", outcome.documents.len(), experiments.len()));
+        print_line(page.display())?;
+    }
+    match outcome.failures.first() {
+        _ if outcome.is_interrupted => Err(Failure::Interrupted),
+        None => Ok(()),
+        Some(failure) => Err(Failure::Runtime(failure.clone())),
+    }
+}
+
+/// What a file is called without its ending.
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "results".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// What the literature found, and the files beside the page, if the documents are there.
+fn beside(documents: &[(String, Document)], are_there: bool) -> Beside {
+    let finding = |one: &Experiment| {
+        let (_, document) = documents.iter().find(|(name, _)| name == one.name)?;
+        Some((document.test.clone(), Finding { text: one.found?.to_owned(), source: one.source.to_owned() }))
+    };
+    let findings: BTreeMap<_, _> = ALL.iter().filter_map(finding).collect();
+    let file = |(name, _): &(String, Document)| if are_there { format!("{name}.json") } else { String::new() };
+    Beside { findings, files: documents.iter().map(file).collect() }
+}
+
+fn list(experiments: &[&Experiment]) -> String {
+    let mut table = Table::new(&[
+        ("experiment", Align::Left),
+        ("quick", Align::Right),
+        ("minutes", Align::Right),
+        ("long", Align::Right),
+        ("asked by", Align::Left),
+    ]);
+    for one in experiments {
+        let minutes = |scale| format!("{:.1}", one.minutes(scale));
+        table.row([
+            one.name.to_owned(),
+            minutes(Scale::Quick),
+            minutes(Scale::Usual),
+            minutes(Scale::Long),
+            one.source.to_owned(),
+        ]);
+    }
+    table.to_string()
+}
