@@ -11,12 +11,12 @@ pub fn print(text: impl fmt::Display) -> Result<(), Failure> {
     print_bytes(text.to_string().as_bytes())
 }
 
-/// As [`print`], with an end of line.
+/// As [`print()`], with an end of line.
 pub fn print_line(text: impl fmt::Display) -> Result<(), Failure> {
     print(format_args!("{text}\n"))
 }
 
-/// As [`print`], for what may be no text.
+/// As [`print()`], for what may be no text.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(failed)

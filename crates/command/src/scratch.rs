@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, io, process};
 
 /// A folder of this process, in the one for temporary files. It goes with everything in it when this is dropped. What a
-/// process leaves that was killed is removed by who killed it ([`clear`]), or by the next that makes such a folder.
+/// killed process leaves is removed by the process that killed it ([`clear_of`]), or by the next that makes such a
+/// folder.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
