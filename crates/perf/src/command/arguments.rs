@@ -184,6 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn the_examples_are_command_lines() {
+        let lines = EXAMPLES.lines().filter_map(|line| line.split_once("weft perf ").map(|(_, rest)| rest));
+        let commands: Vec<&str> = lines.map(|line| line.split("  ").next().unwrap_or(line)).collect();
+        assert!(commands.len() > 30, "{commands:?}");
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').take_while(|word| *word != "and").collect();
+            assert!(read(&words).is_ok(), "{command}: {}", read(&words).unwrap_err());
+        }
+    }
+
+    #[test]
     fn a_test_or_an_address_is_named() {
         assert!(read(&[]).is_err() && read(&["speed"]).is_err());
         assert!(read(&["--listen", "127.0.0.1"]).unwrap().listen.is_some());
