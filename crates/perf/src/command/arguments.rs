@@ -9,8 +9,8 @@ use crate::command::options::Options;
 use crate::command::tests::{What, users};
 use crate::experiments::cuts::Cuts;
 
+/// A command, and what it is for; each is in the help of its test.
 const EXAMPLES: &str = "\
-Examples:
   weft perf latency                                   8 bytes, beside every peer that is installed
   weft perf latency --size 8..4K --launches 10        several sizes, more launches
   weft perf bandwidth --vs sockets,sockets:256K       beside plain TCP, same write size and 256 KiB writes
@@ -49,7 +49,18 @@ Examples:
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
-  weft perf bandwidth --connect edge://192.0.2.1?rails=eth0,eth1
+  weft perf bandwidth --connect edge://192.0.2.1?rails=eth0,eth1";
+
+/// Below the list of tests.
+const NOTES: &str = "\
+Examples:
+  weft perf latency
+  weft perf bandwidth --size 64K..1M --vs sockets,libfabric:tcp --json a.json
+  weft perf links --links 1,2,4
+  weft perf --listen 192.0.2.1:7471       on one machine, and on the other:
+  weft perf latency --connect 192.0.2.1
+
+The help of each test (weft perf TEST --help) has its options and examples.
 
 Contestants: iwarp, edge, shm (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify,
 fpdu, progress, split, engines, away, short, raw, order), ring (shared memory without a NIC), sockets, mptcp, own-tcp,
@@ -87,12 +98,16 @@ const CUTS: &str = "cuts";
 
 impl Args for Arguments {
     fn augment_args(command: Command) -> Command {
-        let command = Listen::augment_args(command).after_help(EXAMPLES).args_conflicts_with_subcommands(true);
+        let command = Listen::augment_args(command)
+            .after_help(NOTES)
+            .disable_help_subcommand(true)
+            .args_conflicts_with_subcommands(true);
         let about = "What the failure of a link costs a stream over several: pauses and recoveries of many random cuts";
-        let command = command.subcommand(Cuts::augment_args(Command::new(CUTS).about(about)));
+        let command = command.subcommand(Cuts::augment_args(Command::new(CUTS)).about(about).long_about(None));
         command.subcommand_value_name("TEST").subcommand_help_heading("Tests").subcommands(What::all().into_iter().map(
             |test| {
-                let options = Options::augment_args(Command::new(test.name()).about(test.about()));
+                let options = Options::augment_args(Command::new(test.name()));
+                let options = options.about(test.about()).long_about(None).after_help(examples(test));
                 options.mut_args(|option| {
                     let is_used = test.uses(option.get_id().as_str());
                     option.hide(!is_used)
@@ -133,6 +148,20 @@ impl FromArgMatches for Arguments {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// Examples of a test: what each is for, and the command.
+fn examples(test: What) -> String {
+    let mut text = String::from("Examples:");
+    for line in EXAMPLES.lines().map(str::trim) {
+        let (command, purpose) = line.split_once("  ").unwrap_or((line, ""));
+        let (_, words) = command.split_once("weft perf ").unwrap_or_default();
+        if words.split(' ').next() == Some(test.name()) {
+            text += &format!("\n  {command}");
+            text += &if purpose.is_empty() { String::new() } else { format!("\n      {}", purpose.trim()) };
+        }
+    }
+    text
 }
 
 /// An option that a test does not use would be passed over in silence: it is an error that says whose it is.
@@ -188,6 +217,11 @@ mod tests {
         let lines = EXAMPLES.lines().filter_map(|line| line.split_once("weft perf ").map(|(_, rest)| rest));
         let commands: Vec<&str> = lines.map(|line| line.split("  ").next().unwrap_or(line)).collect();
         assert!(commands.len() > 30, "{commands:?}");
+        for test in What::all() {
+            let text = examples(test);
+            assert!(text.contains("weft perf"), "{} has no example", test.name());
+            assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        }
         for command in commands {
             let words: Vec<&str> = command.split(' ').take_while(|word| *word != "and").collect();
             assert!(read(&words).is_ok(), "{command}: {}", read(&words).unwrap_err());
