@@ -2,8 +2,8 @@
 //!
 //! An experiment is a list of cases (`experiments`); each case is measured in several launches of each contestant
 //! (`contestants`), which take turns (`runner`). Each launch is two or more fresh processes, all driven by one over a
-//! line of JSON at a time. [`result`] is the one schema that all measurements are written in, and all tables and pictures
-//! are drawn from ([`report`]); [`statistics`] is what may be said of a few launches.
+//! line of JSON at a time. [`result`] is the one schema that all measurements are written in, and all tables and
+//! pictures are drawn from ([`report`]); [`statistics`] is what may be said of a few launches.
 //!
 //! The rooms are floors: each uses only those below it, and no file is part of a circle of imports; `imports.rs` of
 //! the command's tests keeps that.

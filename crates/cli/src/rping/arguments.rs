@@ -18,7 +18,8 @@ Examples:
   weft rping -c -a 192.0.2.1 -C 1000 -S 65000 --crc off
   weft rping -c -a 'edge://192.0.2.1?rails=eth0,eth1' -C 10
 
-A client ends after COUNT pings; a server when its client disconnects. It is an error if that happens before COUNT pings are done.";
+A client ends after COUNT pings; a server when its client disconnects. It is an error if that
+happens before COUNT pings are done.";
 
 /// What can be said on the command line. The short options are those of rping(1).
 #[derive(Args, Debug)]

@@ -1,4 +1,4 @@
-//! Plain values that all rooms share: what a run measures, who is measured, which figures come of it.
+//! Plain values that all rooms share: what a launch measures, of which contestant, and the metrics.
 
 pub(crate) mod case;
 pub(crate) mod contestant;

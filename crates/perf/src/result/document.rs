@@ -57,7 +57,7 @@ pub struct Document {
     pub rows: Vec<Row>,
     /// What may be said of two of them.
     pub comparisons: Vec<Comparison>,
-    /// Who has no figures, and why.
+    /// Contestants without figures, and why.
     #[serde(default)]
     pub not_measured: Vec<Missing>,
 }

@@ -214,11 +214,11 @@ pub struct Comparison {
     pub ratio: Option<f64>,
     /// How often chance alone would set the launches as far apart.
     pub p: f64,
-    /// Who is ahead.
+    /// Which of them is ahead.
     pub verdict: Verdict,
 }
 
-/// Who is ahead of whom.
+/// Which of two contestants is ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {

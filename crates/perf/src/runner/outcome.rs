@@ -136,7 +136,7 @@ fn sections(plan: &Plan) -> Vec<Vec<usize>> {
     sections
 }
 
-/// Who is missing, each reason once.
+/// The contestants without figures, each reason once.
 fn complaints(plan: &Plan, results: &Results) -> String {
     let mut lines: Vec<String> = Vec::new();
     for missing in &results.missing {
@@ -269,6 +269,7 @@ fn settings(plan: &Plan) -> Value {
 fn messages(case: &Case) -> Value {
     let job = &case.job;
     json!({
-        "kind": job.kind, "size_bytes": job.size, "iterations": job.iterations, "warmup": job.warmup, "in_flight": job.buffers(),
+        "kind": job.kind, "size_bytes": job.size, "iterations": job.iterations, "warmup": job.warmup,
+        "in_flight": job.buffers(),
     })
 }

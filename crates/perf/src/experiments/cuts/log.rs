@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_millis(20);
 /// Deliveries of one block at most: far more than come in the time between two.
 const MOST: usize = 1 << 22;
 
-/// Now, in microseconds of the clock that all processes of a machine share and nobody sets.
+/// Now, in microseconds of the clock that all processes of a machine share and no program sets.
 pub(crate) fn now_us() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_microseconds());
     u64::try_from(now).unwrap_or_default()
@@ -29,7 +29,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes deliveries and passes them on by a thread of its own, so that who delivers waits for nobody.
+/// Notes deliveries and passes them on by a thread of its own, so that the delivering thread never waits.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     noted: Arc<Mutex<Noted>>,
