@@ -41,7 +41,8 @@ pub(crate) struct Outcome {
 pub(crate) fn all(experiments: &[&Experiment], scale: Scale, folder: &Folder, again: bool) -> Result<Outcome, Failure> {
     let (interrupt, mut outcome) = (Interrupt::watch()?, Outcome::default());
     let kept = |one: &Experiment| (!again).then(|| kept(one, scale, folder)).flatten();
-    let open: f64 = experiments.iter().filter(|one| kept(one).is_none()).map(|one| one.minutes(scale)).sum();
+    let open = experiments.iter().filter(|one| kept(one).is_none());
+    let open = open.fold(0.0, |sum, one| sum + one.minutes(scale));
     complain(format_args!("{} experiments, about {:.0} minutes", experiments.len(), open.ceil()));
     let bar = progress(open);
     for one in experiments {
