@@ -579,27 +579,40 @@ fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
     }
     let series = &row(2, "edge", "throughput").unwrap()["launches"][0]["series"];
     assert_eq!(series["marks"].as_array().map(Vec::len), Some(2), "{series}");
-    assert!(of(2, "edge", "early_share") > 0.0 && of(2, "edge", "kept_share") == 0.0, "{result}");
+    assert!(of(2, "edge", "out_of_order_share") > 0.0 && of(2, "edge", "kept_share") == 0.0, "{result}");
     let copied = |metric| of(2, "edge:receive=copy", metric);
-    assert!(copied("early_share") == 0.0 && copied("kept_share") > 0.0 && copied("wake_ups") > 0.0, "{result}");
+    assert!(copied("out_of_order_share") == 0.0 && copied("kept_share") > 0.0 && copied("wake_ups") > 0.0, "{result}");
     let page = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(page.contains("full after ms") && page.contains("^ cut"), "{page}");
 
     let output = Command::new(env!("CARGO_BIN_EXE_weft"))
         .args(["perf", "links", "--links", "2", "--rate", "20M", "--vs", "tcp", "--launches", "1", "--seconds", "1"])
-        .args(["--two-way", "--json", "-"])
+        .args(["--pattern", "two-way,ping-pong", "--size", "4,64K", "--json", "-"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(result["settings"]["two_way"], json!(true));
+    assert_eq!(result["settings"]["patterns"], json!(["two-way", "ping-pong"]));
     for contestant in ["edge", "tcp"] {
-        let median = |metric: &str| {
-            let is_it = |row: &&Value| row["contestant"] == contestant && row["metric"] == metric;
-            result["rows"].as_array().unwrap().iter().find(is_it).unwrap()["median"].as_f64().unwrap()
+        let row = |pattern: &str, size: u64, metric: &str| {
+            let is_it = |row: &&Value| {
+                let case = &row["case"];
+                (&row["contestant"], &row["metric"]) == (&contestant.into(), &metric.into())
+                    && (&case["pattern"], &case["size_bytes"]) == (&pattern.into(), &size.into())
+            };
+            result["rows"].as_array().unwrap().iter().find(is_it).cloned()
         };
-        let possible = median("throughput") * 1e9 / (median("share_of_links") / 100.0);
-        assert!((9e6..10e6).contains(&possible), "{result}");
+        let median = |pattern, size, metric| row(pattern, size, metric).unwrap()["median"].as_f64().unwrap();
+        let possible = |pattern, size| {
+            median(pattern, size, "throughput") * 1e9 / (median(pattern, size, "share_of_links") / 100.0)
+        };
+        assert!((9e6..10e6).contains(&possible("two-way", 65_536)), "{result}");
+        assert!((4.5e6..5e6).contains(&possible("ping-pong", 4)), "{result}");
+        assert!(row("two-way", 4, "half_round_trip").is_none(), "{result}");
+        let trips = row("ping-pong", 65_536, "half_round_trip").unwrap();
+        assert!(trips["median"].as_f64() > Some(0.0) && trips["p99"].as_f64() >= trips["median"].as_f64(), "{trips}");
+        assert!(median("ping-pong", 4, "extra_frames") > -50.0, "no two messages share a frame: {result}");
+        assert!(median("two-way", 65_536, "cpu_share") > 0.0, "{result}");
     }
 
     for (wrong, complaint) in [
@@ -608,6 +621,8 @@ fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
         (&["--vs", "edge:bbr"], "TCP alone has a congestion control"),
         (&["--emulate", "lose=1"], "\"lose\" is nothing that is done to frames"),
         (&["--emulate", "delay=20s"], "a delay of 20s is out of range"),
+        (&["--pattern", "ping-pong", "--beside", "tcp"], "--beside: the other stream goes one way"),
+        (&["--size", "8M"], "--size 8M: messages of links have at most 4M"),
         (&["--vs", "quic"], "links has no \"quic\" to measure; it has edge, iwarp, tcp, mptcp"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(["perf", "links"]).args(wrong).output().unwrap();

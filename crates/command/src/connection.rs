@@ -387,6 +387,16 @@ impl Link {
         }
     }
 
+    /// Waits for a Write of the peer that notifies ([`WorkRequest::notify`]), and makes room for the notice of the next.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Link::receive`].
+    pub fn await_notice(&self) -> Result<(), LinkError> {
+        let completion = self.wait(&self.receives)?;
+        self.post_receive(completion.id).or_else(|error| self.unless_received(error))
+    }
+
     /// Whether a message has come, or the end.
     pub fn has_come(&self) -> bool {
         !self.receives.is_empty()

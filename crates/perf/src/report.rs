@@ -11,4 +11,5 @@ mod markup;
 pub mod page;
 mod quantity;
 
+pub(crate) use case::describe;
 pub use contestant::{is_bound, is_weft};

@@ -44,6 +44,7 @@ const EXAMPLES: &str = "\
   weft perf rate --transport messages --vs libfabric:tcp,ucx
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf links --links 4 --cut-link silent --watch   four links in a lab, of which one is cut in mid-transfer
+  weft perf links --pattern ping-pong,two-way --size 4..1M   there and back, and both ways at once, by size
   weft perf links --engines 1,2 --wake interrupt --vs tcp   rails served by one core and by two, and nobody polls
   weft perf cuts --ways silent --quick                many links cut and mended: weft perf cuts --help
   weft perf bandwidth --json result.json              for figures and scripts

@@ -232,6 +232,7 @@ impl Options {
             launches: self.launches.unwrap_or(if self.quick { 1 } else { LAUNCHES }),
             seconds: self.seconds,
             engines: &self.engines,
+            sizes: self.size.as_ref(),
         })
     }
 

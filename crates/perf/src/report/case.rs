@@ -25,7 +25,7 @@ impl Facet<'_> {
 }
 
 /// A case in words: `size 4 KiB, links 2`.
-pub(super) fn describe(case: &Case) -> String {
+pub(crate) fn describe(case: &Case) -> String {
     let parts: Vec<String> =
         case.iter().map(|(key, value)| format!("{} {}", words(key), of_case(key, value))).collect();
     parts.join(", ")

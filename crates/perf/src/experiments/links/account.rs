@@ -2,7 +2,8 @@
 
 use weft_lab::Plan;
 
-use crate::experiments::links::side::{Account, Carrier, Counts, STEP};
+use crate::experiments::links::side::{Account, Carrier, Counts, PIECE, STEP};
+use crate::result::Histogram;
 
 /// What is left out at the beginning: connections are made, windows grow.
 const WARM_UP_STEPS: u64 = 500;
@@ -46,6 +47,12 @@ pub(crate) struct Summary {
     pub(crate) early_share: Option<f64>,
     /// Bytes that were kept until their turn, of each byte that arrived.
     pub(crate) kept_share: f64,
+    /// Processors that both sides kept busy.
+    pub(crate) cpu_share: f64,
+    /// Frames beyond those that the payload needs, of each of these; `None` where they are not counted.
+    pub(crate) extra_frames: Option<f64>,
+    /// Half of each round trip in microseconds, of a ping-pong.
+    pub(crate) half_round_trips: Option<Histogram>,
     /// Of what this and the stream beside it have brought, if there is one.
     pub(crate) share: Option<f64>,
     pub(crate) cut: Option<CutSummary>,
@@ -68,12 +75,24 @@ pub(crate) struct CutSummary {
     pub(crate) full_after_ms: Option<f64>,
 }
 
+/// What a full frame has of this carrier's payload.
+fn room(plan: &Plan, carrier: Carrier) -> f64 {
+    f64::from(plan.mtu) - if carrier == Carrier::Edge { EDGE_HEADERS } else { TCP_HEADERS }
+}
+
 /// What all links carry together of this carrier's payload, in bytes per second.
 pub(crate) fn possible(plan: &Plan, carrier: Carrier) -> f64 {
-    let mtu = f64::from(plan.mtu);
-    let headers = if carrier == Carrier::Edge { EDGE_HEADERS } else { TCP_HEADERS };
     let bits: f64 = (0..plan.links).filter_map(|rail| plan.rate_of(rail)).map(|rate| rate.0 as f64).sum();
-    bits / 8.0 * (mtu - headers) / (mtu + ETHERNET)
+    bits / 8.0 * room(plan, carrier) / (f64::from(plan.mtu) + ETHERNET)
+}
+
+/// Frames beyond those that the payload needs, of each of these: one for each full part of a message, and one for its
+/// rest. Negative where messages share frames. MultiEdge (Karlsson et al., IPDPS 2007) counts acknowledgements and
+/// repetitions so.
+pub(crate) fn extra_frames(frames: u64, payload: u64, size: Option<usize>, plan: &Plan, carrier: Carrier) -> f64 {
+    let (size, payload) = (size.unwrap_or(PIECE) as f64, payload as f64);
+    let needed = payload / size * (size / room(plan, carrier)).ceil();
+    (frames as f64 - needed) / needed
 }
 
 /// What both sides together have taken.
@@ -104,6 +123,9 @@ pub(crate) fn sum_up(
         wake_ups_per_gb: counts.wake_ups as f64 / gb,
         early_share: (counts.segments > 0).then(|| counts.early_segments as f64 / counts.segments as f64),
         kept_share: counts.kept_bytes as f64 / all as f64,
+        cpu_share: cpu_s / seconds,
+        extra_frames: None,
+        half_round_trips: arrivals.half_round_trips.clone(),
         share: None,
         cut: moments.map(|moments| cut(&arrivals.bytes, at(moments.cut), at(moments.mended))),
         series,
@@ -161,6 +183,16 @@ mod tests {
         assert_eq!((cut.pause_ms, cut.before, cut.during), (30.0, 100_000.0, 50_000.0));
         // Nine steps out of ten must be full for 95 % of the speed, from slightly below it.
         assert_eq!(cut.full_after_ms, Some(188.0));
+    }
+
+    #[test]
+    fn acknowledgements_are_extra_frames() {
+        let plan = Plan::default();
+        let share = |frames, payload, size| extra_frames(frames, payload, size, &plan, Carrier::Edge);
+        // 64 KiB are 46 frames of 1425 bytes; each message has two acknowledgements here.
+        assert!((share(4800, 100 << 16, None) - 2.0 / 46.0).abs() < 1e-9);
+        assert_eq!(share(200, 400, Some(4)), 1.0, "a frame of its own each, and an acknowledgement");
+        assert_eq!(share(50, 400, Some(4)), -0.5, "two in each frame");
     }
 
     #[test]

@@ -19,7 +19,9 @@ use weft_lab::{BitsPerSecond, Plan, Shape, Way};
 use crate::experiments::links::account::Summary;
 use crate::experiments::links::contestant::Contestant;
 use crate::experiments::links::run::{Case, Cut};
-use crate::experiments::links::side::{Carrier, Receive, Wake};
+use crate::experiments::links::side::{Carrier, LARGEST, Pattern, Receive, Wake};
+use crate::model::size::{Size, Sizes};
+use crate::report::describe;
 use crate::result::{self, Better, Comparison, Document, Launch, Missing, Series, Verdict};
 use crate::runner::measurement::Measurement;
 use crate::runner::outputs::Outputs;
@@ -45,9 +47,9 @@ pub(crate) struct Links {
     /// Cut the last link in mid-transfer, in this way, and mend it again
     #[arg(long, value_name = "WAY", value_enum, num_args = 0..=1, default_missing_value = "silent")]
     cut_link: Option<CutWay>,
-    /// A second stream goes the other way at the same time; what is shown is both together
-    #[arg(long)]
-    two_way: bool,
+    /// Which way messages go, each a case of its own
+    #[arg(long, value_name = "PATTERN,...", value_enum, value_delimiter = ',', default_value = "one-way")]
+    pattern: Vec<Pattern>,
     /// Edge's flows over each link, each with UDP ports of its own; 16 over all links at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     flows: u8,
@@ -64,7 +66,7 @@ pub(crate) struct Links {
     emulate: Vec<Shape>,
     /// A stream of this one goes over the same links at the same time (tcp:cubic, edge), and what each has of
     /// both is shown
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["two_way", "cut_link"])]
+    #[arg(long, value_name = "NAME", conflicts_with = "cut_link")]
     beside: Option<Contestant>,
     /// Show on standard error what each link carries while it does
     #[arg(long)]
@@ -110,6 +112,8 @@ pub(crate) struct Wishes<'a> {
     pub(crate) launches: u32,
     pub(crate) seconds: Option<f64>,
     pub(crate) engines: &'a [usize],
+    /// Of messages, each a case of its own; `None`: as each carrier usually has them.
+    pub(crate) sizes: Option<&'a Sizes>,
 }
 
 fn contestants(wishes: &Wishes<'_>) -> Result<Vec<Contestant>, Failure> {
@@ -153,9 +157,32 @@ fn shapes(arguments: &Links) -> Result<Vec<Option<Shape>>, Failure> {
     Ok(shapes.into_iter().map(Some).collect())
 }
 
+/// Which way messages go: a stream beside goes one way.
+fn patterns(arguments: &Links) -> Result<&[Pattern], Failure> {
+    match arguments.pattern.iter().find(|pattern| **pattern != Pattern::OneWay) {
+        Some(other) if arguments.beside.is_some() => {
+            let words =
+                format!("--beside: the other stream goes one way, so --pattern {other} is not measured with it");
+            Err(Failure::Usage(words))
+        }
+        _ => Ok(&arguments.pattern),
+    }
+}
+
+/// Bytes of messages.
+fn sizes(wishes: &Wishes<'_>) -> Result<Vec<Option<usize>>, Failure> {
+    let Some(Sizes(sizes)) = wishes.sizes else { return Ok(vec![None]) };
+    match sizes.iter().find(|size| size.0 > LARGEST) {
+        Some(size) => Err(Failure::Usage(format!("--size {size}: messages of links have at most {}", Size(LARGEST)))),
+        None => Ok(sizes.iter().map(|size| Some(size.0)).collect()),
+    }
+}
+
 /// The launches of a contestant in a case.
 struct Cell<'a> {
     case: Case<'a>,
+    /// Whether its pattern tells it from others.
+    is_of_patterns: bool,
     summaries: Vec<Summary>,
     /// Why there are no more.
     missing: Option<String>,
@@ -166,32 +193,42 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     let (contestants, shapes) = (contestants(wishes)?, shapes(arguments)?);
     let seconds = wishes.seconds.unwrap_or(if arguments.cut_link.is_some() { SECONDS_WITH_CUT } else { SECONDS });
     let plans: Result<Vec<_>, _> = arguments.links.iter().map(|links| plan(arguments, usize::from(*links))).collect();
-    let (plans, interrupt, measurement) = (plans?, Interrupt::watch()?, Measurement::begin("links", QUESTION));
+    let (plans, patterns, sizes) = (plans?, patterns(arguments)?, sizes(wishes)?);
+    let (interrupt, measurement) = (Interrupt::watch()?, Measurement::begin("links", QUESTION));
+    let ways: Vec<(Pattern, Option<usize>)> =
+        patterns.iter().flat_map(|pattern| sizes.iter().map(move |size| (*pattern, *size))).collect();
     let mut cells = Vec::new();
     for plan in &plans {
         let of_one = |one| cases(one, wishes.engines, &arguments.receive);
         let all = contestants.iter().flat_map(of_one);
-        for ((contestant, engines, receive), shape) in
-            all.flat_map(|case| shapes.iter().map(move |shape| (case, shape)))
-        {
+        let all = all.flat_map(|case| shapes.iter().map(move |shape| (case, shape)));
+        for ((contestant, engines, receive), shape) in all {
             let cut =
                 arguments.cut_link.filter(|_| plan.links > 1).map(|way| Cut { rail: plan.links - 1, way: way.way() });
-            let case = Case {
-                plan,
-                contestant,
-                shape: shape.as_ref(),
-                beside: arguments.beside.as_ref(),
-                engines,
-                wake: arguments.wake,
-                receive,
-                seconds,
-                cut,
-                two_way: arguments.two_way,
-                flows: arguments.flows,
-                watch: arguments.watch,
-                interrupt: &interrupt,
-            };
-            cells.push(Cell { case, summaries: Vec::new(), missing: None });
+            for (pattern, size) in ways.iter().copied() {
+                let case = Case {
+                    plan,
+                    contestant,
+                    shape: shape.as_ref(),
+                    beside: arguments.beside.as_ref(),
+                    engines,
+                    wake: arguments.wake,
+                    receive,
+                    seconds,
+                    cut,
+                    pattern,
+                    size,
+                    flows: arguments.flows,
+                    watch: arguments.watch,
+                    interrupt: &interrupt,
+                };
+                cells.push(Cell {
+                    case,
+                    is_of_patterns: is_of_patterns(arguments),
+                    summaries: Vec::new(),
+                    missing: None,
+                });
+            }
         }
     }
     let outcome = measure(&mut cells, wishes.launches);
@@ -202,7 +239,7 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
         return Err(Failure::Interrupted);
     }
     let settings = json!({
-        "seconds": seconds, "two_way": arguments.two_way, "flows": arguments.flows, "wake": arguments.wake,
+        "seconds": seconds, "patterns": arguments.pattern, "flows": arguments.flows, "wake": arguments.wake,
         "rates": arguments.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(), "launches": wishes.launches,
     });
     let first = cells.first().map(Cell::name).unwrap_or_default();
@@ -212,6 +249,11 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     document.not_measured = cells.iter().filter_map(Cell::missing).collect();
     outputs.publish(&document, &page(&cells, seconds, arguments, &document))?;
     if is_cut_short { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// Whether there is more than what is usual.
+fn is_of_patterns(arguments: &Links) -> bool {
+    arguments.pattern != [Pattern::OneWay]
 }
 
 /// A contestant with each number of engines and each way to receive, if it has any.
@@ -234,9 +276,8 @@ fn measure(cells: &mut [Cell<'_>], launches: u32) -> Result<(), Failure> {
             if cell.missing.is_some() {
                 continue;
             }
-            let shape = cell.case.shape.map_or_else(String::new, |shape| format!(" ({shape})"));
-            let links = cell.case.plan.links;
-            complain(format_args!("{} over {links} links{shape}, launch {} of {launches}", cell.name(), launch + 1));
+            let case = describe(&cell.key());
+            complain(format_args!("{}, {case}, launch {} of {launches}", cell.name(), launch + 1));
             match cell.case.run() {
                 Ok(summary) => cell.summaries.push(summary),
                 // A kernel may have no multipath TCP, or not this congestion control: the others are measured.
@@ -254,6 +295,12 @@ type Figure = (&'static str, &'static str, Better, fn(&Summary) -> Option<f64>);
 const THROUGHPUT: Figure = ("throughput", "GB/s", Better::More, |one| Some(one.bytes_per_s / 1e9));
 const SHARE_OF_LINKS: Figure =
     ("share_of_links", "%", Better::More, |one| Some(100.0 * one.bytes_per_s / one.possible_bytes_per_s));
+/// Of the ping-pong.
+const HALF_ROUND_TRIP: Figure =
+    ("half_round_trip", "us", Better::Less, |one| one.half_round_trips.as_ref()?.quantile(0.5));
+/// As MultiEdge has it: acknowledgements and repetitions.
+const EXTRA_FRAMES: Figure = ("extra_frames", "%", Better::Neither, |one| Some(100.0 * one.extra_frames?));
+const OUT_OF_ORDER: Figure = ("out_of_order_share", "%", Better::Neither, |one| Some(100.0 * one.early_share?));
 const CPU: Figure = ("cpu", "s/GB", Better::Less, |one| Some(one.cpu_s_per_gb));
 const SHARE_OF_BOTH: Figure = ("share_of_both", "%", Better::More, |one| Some(100.0 * one.share?));
 const PAUSE: Figure = ("pause", "ms", Better::Less, |one| Some(one.cut.as_ref()?.pause_ms));
@@ -261,9 +308,15 @@ const BEFORE: Figure = ("throughput_before", "GB/s", Better::Neither, |one| Some
 const DURING: Figure = ("throughput_while_cut", "GB/s", Better::More, |one| Some(one.cut.as_ref()?.during / 1e9));
 const FULL_AFTER: Figure = ("full_after", "ms", Better::Less, |one| one.cut.as_ref()?.full_after_ms);
 
+/// Of which there are charts.
+const MAIN: [&str; 4] = [THROUGHPUT.0, HALF_ROUND_TRIP.0, EXTRA_FRAMES.0, OUT_OF_ORDER.0];
+
 /// All of them, the one that the test is about first.
-const FIGURES: [Figure; 13] = [
+const FIGURES: [Figure; 16] = [
     THROUGHPUT,
+    HALF_ROUND_TRIP,
+    EXTRA_FRAMES,
+    OUT_OF_ORDER,
     SHARE_OF_LINKS,
     CPU,
     SHARE_OF_BOTH,
@@ -274,7 +327,7 @@ const FIGURES: [Figure; 13] = [
     ("sends", "1/GB", Better::Less, |one| Some(one.sends_per_gb)),
     ("receives", "1/GB", Better::Less, |one| Some(one.receives_per_gb)),
     ("wake_ups", "1/GB", Better::Less, |one| Some(one.wake_ups_per_gb)),
-    ("early_share", "%", Better::Neither, |one| Some(100.0 * one.early_share?)),
+    ("cpu_share", "%", Better::Less, |one| Some(100.0 * one.cpu_share)),
     ("kept_share", "%", Better::Less, |one| Some(100.0 * one.kept_share)),
 ];
 
@@ -296,7 +349,14 @@ impl Cell<'_> {
         let links = ("links".to_owned(), self.case.plan.links.into());
         let shape = self.case.shape.map(|shape| ("each_link".to_owned(), shape.to_string().into()));
         let beside = self.case.beside.map(|beside| ("beside".to_owned(), beside.to_string().into()));
-        [Some(links), shape, beside].into_iter().flatten().collect()
+        let pattern = self.is_of_patterns.then(|| ("pattern".to_owned(), self.case.pattern.to_string().into()));
+        let size = self.case.size.map(|size| ("size_bytes".to_owned(), size.into()));
+        [Some(links), shape, beside, pattern, size].into_iter().flatten().collect()
+    }
+
+    /// What cells have in common that differ in the shape of their links alone.
+    fn all_but_shape(&self) -> (usize, String, Pattern, Option<usize>) {
+        (self.case.plan.links, self.name(), self.case.pattern, self.case.size)
     }
 
     fn missing(&self) -> Option<Missing> {
@@ -306,15 +366,29 @@ impl Cell<'_> {
 
     fn rows(&self) -> Vec<result::Row> {
         let row = |(name, unit, better, value): &Figure| {
-            let is_main = *name == THROUGHPUT.0;
-            let launch = |(one, launch): (&Summary, u32)| {
-                Some(Launch { series: is_main.then(|| series(one)), ..Launch::of(launch, value(one)?) })
-            };
+            let launch = |(one, at): (&Summary, u32)| Some(self.detailed(name, one, Launch::of(at, value(one)?)));
             let launches: Vec<_> = self.summaries.iter().zip(0..).filter_map(launch).collect();
             let row = result::Row::new(self.name(), self.key(), (*name, *unit, *better), launches);
-            (!row.launches.is_empty()).then(|| if is_main { row.as_main() } else { row })
+            (!row.launches.is_empty()).then(|| if MAIN.contains(name) { row.as_main() } else { row })
         };
         FIGURES.iter().filter_map(row).collect()
+    }
+
+    /// A launch with all that was seen in it.
+    fn detailed(&self, metric: &str, summary: &Summary, launch: Launch) -> Launch {
+        match (metric, &summary.half_round_trips) {
+            // Over time where cases are few: of each size there would be a chart.
+            (metric, _) if metric == THROUGHPUT.0 => {
+                Launch { series: self.case.size.is_none().then(|| series(summary)), ..launch }
+            }
+            (metric, Some(histogram)) if metric == HALF_ROUND_TRIP.0 => Launch {
+                p99: histogram.quantile(0.99),
+                worst: histogram.quantile(1.0),
+                histogram: Some(histogram.clone()),
+                ..launch
+            },
+            _ => launch,
+        }
     }
 
     fn median(&self, (_, _, _, value): Figure) -> Option<f64> {
@@ -326,7 +400,7 @@ impl Cell<'_> {
         let text =
             |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
         let (name, key) = (self.name(), self.key());
-        let is_own = |row: &&result::Row| row.contestant == name && row.case == key && row.is_main;
+        let is_own = |row: &&result::Row| row.contestant == name && row.case == key && row.metric == THROUGHPUT.0;
         let interval = document.rows.iter().find(is_own).and_then(|row| row.interval);
         let is_of_this = |it: &&Comparison| it.peer == name && it.case == key && it.metric == THROUGHPUT.0;
         let comparison = document.comparisons.iter().find(is_of_this);
@@ -343,6 +417,11 @@ impl Cell<'_> {
             cells.insert(2, self.case.shape.map_or_else(|| "-".into(), ToString::to_string));
             let share = self.median(THROUGHPUT).zip(first.median(THROUGHPUT)).map(|(own, first)| 100.0 * own / first);
             cells.push(text(share, 1));
+        }
+        if self.is_of_patterns || self.case.size.is_some() {
+            let size = self.case.size.map_or_else(|| "-".into(), |size| Size(size).to_string());
+            cells.splice(2..2, [self.case.pattern.to_string(), size]);
+            cells.extend([HALF_ROUND_TRIP, EXTRA_FRAMES, OUT_OF_ORDER].map(|figure| text(self.median(figure), 1)));
         }
         if self.case.beside.is_some() {
             cells.push(text(self.median(SHARE_OF_BOTH), 1));
@@ -373,7 +452,11 @@ fn series(summary: &Summary) -> Series {
 }
 
 fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document) -> String {
-    let ways = if arguments.two_way { "both directions together" } else { "one direction" };
+    let ways = match arguments.pattern[..] {
+        [Pattern::OneWay] => "one direction",
+        [Pattern::TwoWay] => "both directions together",
+        _ => "one direction; two-way: both together; ping-pong: each in its turn",
+    };
     let right = Align::Right;
     let mut columns = vec![
         ("links", right),
@@ -388,6 +471,10 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
         columns.insert(2, ("each link", Align::Left));
         columns.push(("% of the first", right));
     }
+    if cells.iter().any(|cell| cell.is_of_patterns || cell.case.size.is_some()) {
+        columns.splice(2..2, [("", Align::Left), ("size", right)]);
+        columns.extend([("us", right), ("% extra", right), ("% early", right)]);
+    }
     if arguments.beside.is_some() {
         columns.push(("% of both", right));
     }
@@ -396,7 +483,7 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
     }
     let mut table = Table::new(&columns);
     for cell in cells {
-        let is_like = |other: &&Cell<'_>| (other.case.plan.links, other.name()) == (cell.case.plan.links, cell.name());
+        let is_like = |other: &&Cell<'_>| other.all_but_shape() == cell.all_but_shape();
         table.row(cell.cells(arguments, cells.iter().find(is_like).filter(|_| is_shaped), document));
     }
     let beside = arguments.beside.as_ref().map_or_else(String::new, |beside| format!(", beside {beside}"));

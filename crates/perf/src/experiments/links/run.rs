@@ -5,12 +5,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use serde_json::Value;
 use weft_lab::{Host, Lab, Link, Plan, Shape, Way};
 
-use crate::experiments::links::account::{Costs, Moments, Summary, possible, speed, sum_up};
+use crate::experiments::links::account::{Costs, Moments, Summary, extra_frames, possible, speed, sum_up};
 use crate::experiments::links::contestant::Contestant;
 use crate::experiments::links::side::SIDE_COMMAND;
-use crate::experiments::links::side::{Account, Carrier, Counts, Receive, Wake, step_now};
+use crate::experiments::links::side::{Account, Carrier, Counts, Pattern, Receive, Wake, step_now};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
@@ -48,8 +49,9 @@ pub(crate) struct Case<'a> {
     pub(crate) receive: Receive,
     pub(crate) seconds: f64,
     pub(crate) cut: Option<Cut>,
-    /// A second stream goes the other way.
-    pub(crate) two_way: bool,
+    pub(crate) pattern: Pattern,
+    /// Bytes of each message; `None`: as the carrier usually has them.
+    pub(crate) size: Option<usize>,
     /// Of Edge, over each link.
     pub(crate) flows: u8,
     pub(crate) watch: bool,
@@ -127,10 +129,10 @@ impl Case<'_> {
             Some(shape) => self.shaped_lab(shape)?,
         };
         if [Some(self.contestant), self.beside].into_iter().flatten().any(|one| one.carrier == Carrier::Mptcp) {
-            lab.hosts().iter().try_for_each(|host| prepare_mptcp(host, self.two_way))?;
+            lab.hosts().iter().try_for_each(|host| prepare_mptcp(host, self.pattern == Pattern::TwoWay))?;
         }
         let mut streams = vec![self.start(&lab, self.contestant, 0, 1, PORT)?];
-        if self.two_way {
+        if self.pattern == Pattern::TwoWay {
             streams.push(self.start(&lab, self.contestant, 1, 0, PORT)?);
         }
         if let Some(beside) = self.beside {
@@ -147,7 +149,8 @@ impl Case<'_> {
             cpu_s += sent.cpu_s + received.cpu_s;
             counts += sent.counts;
             counts += received.counts;
-            arrivals = arrivals.beside(if is_plain(self.contestant.carrier) { received } else { sent });
+            let is_received = is_plain(self.contestant.carrier) && self.pattern != Pattern::PingPong;
+            arrivals = arrivals.beside(if is_received { received } else { sent });
         }
         let possible = possible(self.plan, self.contestant.carrier) * streams.len() as f64;
         let costs = Costs { cpu_s, counts };
@@ -156,8 +159,21 @@ impl Case<'_> {
             let other = speed(&other, self.seconds);
             summary.bytes_per_s / (summary.bytes_per_s + other)
         });
+        summary.extra_frames = self.frames(&lab).map(|frames| {
+            let payload = arrivals.bytes.iter().sum();
+            extra_frames(frames, payload, self.size, self.plan, self.contestant.carrier)
+        });
         lab.down().map_err(|error| Failure::Runtime(error.to_string()))?;
         Ok(summary)
+    }
+
+    /// Frames that the hosts have sent, as their queues count them: what the kernel sends as one is counted as what is
+    /// cut from it. `None` where they are not those of this stream alone, or there are no queues.
+    fn frames(&self, lab: &Lab) -> Option<u64> {
+        if self.shape.is_some() || self.beside.is_some() || self.cut.is_some() {
+            return None;
+        }
+        lab.hosts().iter().map(sent_frames).sum()
     }
 
     /// The bottleneck is in the switch, and no host knows of it.
@@ -173,7 +189,8 @@ impl Case<'_> {
     /// Starts a stream from one host to another; one of plain TCP is listened for on this port.
     fn start(&self, lab: &Lab, contestant: &Contestant, from: usize, to: usize, port: u16) -> Result<Stream, Failure> {
         let carrier = contestant.carrier;
-        let streams = if carrier == Carrier::Tcp { self.plan.links } else { 1 };
+        let is_ping_pong = self.pattern == Pattern::PingPong;
+        let streams = if carrier == Carrier::Tcp && !is_ping_pong { self.plan.links } else { 1 };
         let port = if is_plain(carrier) { port } else { 0 };
         let addresses = |ports: &[String]| {
             let one = |rail: usize| format!("{}:{}", lab.host(to).address(rail), ports[rail.min(ports.len() - 1)]);
@@ -184,6 +201,9 @@ impl Case<'_> {
             let engines = self.engines.to_string();
             let mut all: Vec<_> = [role, &carrier, "--at", &at, "--seconds", &seconds, "--flows", &flows].into();
             all.extend(["--engines", &engines]);
+            let size = self.size.map(|size| size.to_string());
+            size.iter().for_each(|size| all.extend(["--size", size]));
+            all.extend(is_ping_pong.then_some("--ping-pong"));
             let receive = self.receive.to_string();
             all.extend(["--receive", &receive]);
             contestant.congestion.iter().for_each(|name| all.extend(["--congestion", name]));
@@ -238,6 +258,18 @@ impl Stream {
         let (sent, received) = (self.sender.account()?, self.receiver.account()?);
         Ok(if is_plain(contestant.carrier) { received } else { sent })
     }
+}
+
+/// Frames that a host has sent over all its rails.
+fn sent_frames(host: &Host) -> Option<u64> {
+    let output = host.command("tc").args(["-s", "-j", "qdisc", "show"]).stdin(Stdio::null()).output().ok()?;
+    let queues: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let is_of_rail = |queue: &&Value| {
+        queue["root"] == true && host.rails().iter().any(|rail| queue["dev"] == rail.interface.as_str())
+    };
+    let frames: Vec<u64> =
+        queues.as_array()?.iter().filter(is_of_rail).filter_map(|it| it["packets"].as_u64()).collect();
+    (frames.len() == host.rails().len()).then(|| frames.iter().sum())
 }
 
 fn is_plain(carrier: Carrier) -> bool {

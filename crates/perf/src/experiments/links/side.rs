@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,21 +15,27 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
-use weft::verbs::{Access, OutOfOrder, Rails, RemoteMemory, WorkRequest};
+use weft::verbs::{Access, MemoryRegion, OutOfOrder, Rails, RemoteMemory, Slice, WorkRequest};
 
-use weft_command::connection::{Depths, Endpoint, StreamOptions, failed};
+use weft_command::connection::{Depths, Endpoint, Link, LinkError, StreamOptions, failed};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::print_line;
 use weft_command::transport::Transport;
 
+use crate::result::Histogram;
+
 /// Name of the subcommand that one side of a stream runs as.
 pub const SIDE_COMMAND: &str = "perf-links-side";
 
-/// Bytes of one write, and how many of them are under way.
-const PIECE: u64 = 64 << 10;
-const PIECES: u64 = 48;
-/// Bytes of a call of plain TCP.
+/// Bytes of one write where no size is given.
+pub(crate) const PIECE: usize = 64 << 10;
+/// The largest write.
+pub(crate) const LARGEST: usize = 4 << 20;
+/// How many writes are under way, and how many bytes of them, of which there are at least two.
+const PIECES: usize = 48;
+const UNDER_WAY: usize = 24 << 20;
+/// Bytes of a call of plain TCP where no size is given.
 const CALL: usize = 256 << 10;
 /// Progress is noted in steps of this.
 pub(crate) const STEP: Duration = Duration::from_millis(1);
@@ -56,6 +62,24 @@ impl Carrier {
     /// Whether it is Weft's.
     pub(crate) const fn has_engines(self) -> bool {
         matches!(self, Self::Edge | Self::Iwarp)
+    }
+}
+
+/// Which way messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Pattern {
+    /// There and back, one at a time
+    PingPong,
+    /// In one direction, many at a time
+    OneWay,
+    /// In both directions at once; what is shown is both together
+    TwoWay,
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
     }
 }
 
@@ -138,6 +162,12 @@ struct Ends {
     at: Vec<SocketAddr>,
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Bytes of each message
+    #[arg(long)]
+    size: Option<usize>,
+    /// Each message is answered by one of the same size before the next one
+    #[arg(long)]
+    ping_pong: bool,
     /// Edge's flows over each link
     #[arg(long, default_value_t = 1)]
     flows: u8,
@@ -155,6 +185,18 @@ struct Ends {
     receive: Receive,
 }
 
+impl Ends {
+    fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    /// Bytes of each write of RDMA, and how many are under way.
+    fn writes(&self) -> (usize, usize) {
+        let size = self.size.unwrap_or(PIECE).clamp(1, LARGEST);
+        (size, (UNDER_WAY / size).clamp(2, PIECES))
+    }
+}
+
 /// What has arrived in each step of time, and what it has cost.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Account {
@@ -166,6 +208,8 @@ pub(crate) struct Account {
     pub(crate) cpu_s: f64,
     /// Of Weft's, what its NIC has counted.
     pub(crate) counts: Counts,
+    /// Half of the time of each round trip in microseconds, of a ping-pong.
+    pub(crate) half_round_trips: Option<Histogram>,
 }
 
 /// What a NIC has counted, of both sides together or of one.
@@ -220,6 +264,7 @@ impl Account {
         early.bytes[ahead..].iter_mut().zip(&late.bytes).for_each(|(bytes, more)| *bytes += more);
         early.cpu_s += late.cpu_s;
         early.counts += late.counts;
+        early.half_round_trips = early.half_round_trips.or(late.half_round_trips);
         early
     }
 }
@@ -257,8 +302,8 @@ impl Tally {
     fn account(&self) -> Account {
         let mut bytes: Vec<u64> = self.bytes.iter().map(|step| step.load(Ordering::Relaxed)).collect();
         bytes.truncate((step_now() - self.first_step) as usize + 1);
-        let counts = Counts::default();
-        Account { first_step: self.first_step, bytes, cpu_s: cpu_s() - self.cpu_s, counts }
+        let cpu_s = cpu_s() - self.cpu_s;
+        Account { first_step: self.first_step, bytes, cpu_s, ..Account::default() }
     }
 }
 
@@ -272,21 +317,24 @@ pub fn run(side: &Side) -> Result<(), Failure> {
 }
 
 fn receive(ends: &Ends) -> Result<Account, Failure> {
-    let time = Duration::from_secs_f64(ends.seconds);
     match ends.carrier {
-        Carrier::Edge => receive_writes(Transport::Edge, ends, time),
-        Carrier::Iwarp => receive_writes(Transport::Iwarp, ends, time),
-        Carrier::Tcp | Carrier::Mptcp => receive_streams(ends, time),
+        Carrier::Edge => receive_writes(Transport::Edge, ends),
+        Carrier::Iwarp => receive_writes(Transport::Iwarp, ends),
+        Carrier::Tcp | Carrier::Mptcp => receive_streams(ends),
     }
 }
 
 fn send(ends: &Ends) -> Result<Account, Failure> {
-    let time = Duration::from_secs_f64(ends.seconds);
     match ends.carrier {
-        Carrier::Edge => send_writes(Transport::Edge, ends, time),
-        Carrier::Iwarp => send_writes(Transport::Iwarp, ends, time),
-        Carrier::Tcp | Carrier::Mptcp => send_streams(ends, time),
+        Carrier::Edge => send_writes(Transport::Edge, ends),
+        Carrier::Iwarp => send_writes(Transport::Iwarp, ends),
+        Carrier::Tcp | Carrier::Mptcp => send_streams(ends),
     }
+}
+
+/// The end of a stream's time, counted as [`step_now`] does.
+fn last_step(tally: &Tally, time: Duration) -> u64 {
+    tally.first_step + (time.as_micros() / STEP.as_micros()) as u64
 }
 
 // --- RDMA
@@ -298,70 +346,148 @@ fn endpoint(transport: Transport, ends: &Ends) -> Result<Endpoint, Failure> {
     Endpoint::open(&options, DEPTHS, &Interrupt::watch()?)
 }
 
-fn receive_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
+fn broken(error: LinkError) -> Failure {
+    error.during("stream")
+}
+
+/// Where the peer writes to: a key and an offset.
+fn tell_place(link: &Link, place: RemoteMemory) -> Result<(), Failure> {
+    let mut words = [0; 12];
+    words[..4].copy_from_slice(&place.stag.0.to_be_bytes());
+    words[4..].copy_from_slice(&place.offset.to_be_bytes());
+    link.send(&words).map_err(broken)
+}
+
+fn hear_place(link: &Link) -> Result<RemoteMemory, Failure> {
+    let mut words = [0; 12];
+    link.receive(&mut words).map_err(broken)?;
+    let stag = weft::verbs::Stag(u32::from_be_bytes(words[..4].try_into().expect("four bytes")));
+    let offset = u64::from_be_bytes(words[4..].try_into().expect("eight bytes"));
+    Ok(RemoteMemory { stag, offset })
+}
+
+fn inbox(link: &Link, bytes: usize) -> Result<MemoryRegion, Failure> {
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    link.domain.register(vec![0; bytes], access).map_err(failed("cannot register memory"))
+}
+
+fn receive_writes(transport: Transport, ends: &Ends) -> Result<Account, Failure> {
     let endpoint = endpoint(transport, ends)?;
     let listener = endpoint.listen(ends.at[0])?;
     print_line(listener.local_address())?;
     let request = endpoint.next_request(&listener)?;
     let link = endpoint.accept(request)?;
-    let region = link
-        .domain
-        .register(vec![0; (PIECES * PIECE) as usize], Access::LOCAL_WRITE | Access::REMOTE_WRITE)
-        .map_err(failed("cannot register memory"))?;
-    let tally = Tally::begin(time);
-    let place = region.remote(0);
-    let mut words = [0; 12];
-    words[..4].copy_from_slice(&place.stag.0.to_be_bytes());
-    words[4..].copy_from_slice(&place.offset.to_be_bytes());
-    let broken = |error: weft_command::connection::LinkError| error.during("stream");
-    link.send(&words).map_err(broken)?;
-    while !link.has_come() {
-        if link.queue_pair.state().has_ended() {
-            break;
-        }
-        match ends.wake {
-            // Somebody else's core receives, if packets wake it; or this one does nothing else.
-            None | Some(Wake::Interrupt) => thread::sleep(Duration::from_millis(5)),
-            Some(Wake::Poll) => link.look(),
-        }
+    let (size, count) = ends.writes();
+    let region = inbox(&link, size * count)?;
+    let tally = Tally::begin(ends.time());
+    tell_place(&link, region.remote(0))?;
+    if ends.ping_pong {
+        answer_writes(&link, size)?;
+    } else {
+        await_writes(&link, ends.wake);
     }
     link.close().map_err(broken)?;
     Ok(Account { counts: Counts::of(&endpoint), ..tally.account() })
 }
 
-fn send_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
+/// Until the peer has written all.
+fn await_writes(link: &Link, wake: Option<Wake>) {
+    while !link.has_come() && !link.queue_pair.state().has_ended() {
+        match wake {
+            // Another thread's core receives, if packets wake it; or this one does nothing else.
+            None | Some(Wake::Interrupt) => thread::sleep(Duration::from_millis(5)),
+            Some(Wake::Poll) => link.look(),
+        }
+    }
+}
+
+/// Answers each write that notifies by one, until the peer closes.
+fn answer_writes(link: &Link, size: usize) -> Result<(), Failure> {
+    let place = hear_place(link)?;
+    let source =
+        link.domain.register(vec![0x5a; size], Access::LOCAL_READ).map_err(failed("cannot register memory"))?;
+    let slice = source.slice(..).map_err(|error| Failure::Runtime(error.to_string()))?;
+    loop {
+        match link.await_notice() {
+            Err(LinkError::Closed) => return Ok(()),
+            outcome => outcome.map_err(broken)?,
+        }
+        link.post(WorkRequest::write(slice, place).notify()).map_err(broken)?;
+        link.finish().map_err(broken)?;
+    }
+}
+
+fn send_writes(transport: Transport, ends: &Ends) -> Result<Account, Failure> {
     let (to, endpoint) = (ends.at[0], endpoint(transport, ends)?);
     let link = endpoint.connect(to, None)?;
-    let broken = |error: weft_command::connection::LinkError| error.during("stream");
-    let mut words = [0; 12];
-    link.receive(&mut words).map_err(broken)?;
-    let stag = weft::verbs::Stag(u32::from_be_bytes(words[..4].try_into().expect("four bytes")));
-    let offset = u64::from_be_bytes(words[4..].try_into().expect("eight bytes"));
-    let source = link
-        .domain
-        .register(vec![0x5a; PIECE as usize], Access::LOCAL_READ)
-        .map_err(failed("cannot register memory"))?;
+    let (size, count) = ends.writes();
+    let place = hear_place(&link)?;
+    let source =
+        link.domain.register(vec![0x5a; size], Access::LOCAL_READ).map_err(failed("cannot register memory"))?;
     let slice = source.slice(..).map_err(|error| Failure::Runtime(error.to_string()))?;
-    let tally = Tally::begin(time);
-    let end = tally.first_step + (time.as_micros() / STEP.as_micros()) as u64;
+    let account = if ends.ping_pong {
+        let region = inbox(&link, size)?;
+        tell_place(&link, region.remote(0))?;
+        let tally = Tally::begin(ends.time());
+        let trips = ping(&tally, last_step(&tally, ends.time()), size, || {
+            link.post(WorkRequest::write(slice, place).notify()).map_err(broken)?;
+            link.await_notice().map_err(broken)?;
+            link.finish().map(|_| ()).map_err(broken)
+        })?;
+        Account { half_round_trips: Some(trips), ..tally.account() }
+    } else {
+        let tally = Tally::begin(ends.time());
+        write_all(&link, slice, place, (size, count), &tally, ends.time())?;
+        tally.account()
+    };
+    let account = Account { counts: Counts::of(&endpoint), ..account };
+    link.close().map_err(broken)?;
+    Ok(account)
+}
+
+/// Writes until the time is over, with so many under way.
+fn write_all(
+    link: &Link,
+    slice: Slice,
+    place: RemoteMemory,
+    (size, count): (usize, usize),
+    tally: &Tally,
+    time: Duration,
+) -> Result<(), Failure> {
+    let (size, count, end) = (size as u64, count as u64, last_step(tally, time));
     let (mut posted, mut finished) = (0_u64, 0_u64);
     while step_now() < end {
-        while posted - finished < PIECES {
-            let place = RemoteMemory { stag, offset: offset + posted % PIECES * PIECE };
+        while posted - finished < count {
+            let place = RemoteMemory { offset: place.offset + posted % count * size, ..place };
             link.post(WorkRequest::write(slice, place)).map_err(broken)?;
             posted += 1;
         }
         link.finish().map_err(broken)?;
         finished += 1;
-        tally.add(PIECE);
+        tally.add(size);
     }
     while finished < posted {
         link.finish().map_err(broken)?;
         finished += 1;
     }
-    let account = Account { counts: Counts::of(&endpoint), ..tally.account() };
-    link.close().map_err(broken)?;
-    Ok(account)
+    Ok(())
+}
+
+/// Sends messages of this size there and back until a step, by `turn`; tells half of each round trip in microseconds.
+fn ping(
+    tally: &Tally,
+    end: u64,
+    size: usize,
+    mut turn: impl FnMut() -> Result<(), Failure>,
+) -> Result<Histogram, Failure> {
+    let mut times = Vec::new();
+    while step_now() < end {
+        let start = Instant::now();
+        turn()?;
+        times.push(start.elapsed().as_secs_f64() * 1e6 / 2.0);
+        tally.add(2 * size as u64);
+    }
+    Ok(Histogram::of(&times))
 }
 
 // --- plain streams
@@ -377,7 +503,8 @@ fn socket(ends: &Ends, at: SocketAddr) -> Result<Socket, Failure> {
     Ok(socket)
 }
 
-fn receive_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
+fn receive_streams(ends: &Ends) -> Result<Account, Failure> {
+    let time = ends.time();
     let cannot = || Failure::while_doing("cannot listen");
     let mut listeners = Vec::new();
     for at in &ends.at {
@@ -393,9 +520,12 @@ fn receive_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
     print_line(ports.join(","))?;
     let streams: Result<Vec<_>, _> =
         listeners.iter().map(|listener| listener.accept().map(|(stream, _)| stream)).collect();
-    let tally = Arc::new(Tally::begin(time));
+    let (streams, tally) = (streams.map_err(Failure::while_doing("cannot accept"))?, Arc::new(Tally::begin(time)));
+    if let (true, [stream]) = (ends.ping_pong, &streams[..]) {
+        answer(stream, ends.size.unwrap_or(CALL)).map_err(Failure::while_doing("stream"))?;
+        return Ok(tally.account());
+    }
     let readers: Vec<_> = streams
-        .map_err(Failure::while_doing("cannot accept"))?
         .into_iter()
         .map(|stream| {
             let tally = Arc::clone(&tally);
@@ -422,14 +552,31 @@ fn drain(mut stream: TcpStream, tally: &Tally, time: Duration) -> io::Result<()>
     Ok(())
 }
 
-fn send_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
-    let tally = Tally::begin(time);
-    let end = tally.first_step + (time.as_micros() / STEP.as_micros()) as u64;
+/// Answers each message by one of the same size, until the peer closes.
+fn answer(mut stream: &TcpStream, size: usize) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; size];
+    loop {
+        match stream.read_exact(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            outcome => outcome?,
+        }
+        stream.write_all(&buffer)?;
+    }
+}
+
+fn send_streams(ends: &Ends) -> Result<Account, Failure> {
+    let tally = Tally::begin(ends.time());
+    let (end, size) = (last_step(&tally, ends.time()), ends.size.unwrap_or(CALL));
     let mut writers = Vec::new();
     for at in &ends.at {
         let socket = socket(ends, *at)?;
         socket.connect(&(*at).into()).map_err(Failure::while_doing(format!("cannot connect to {at}")))?;
-        writers.push(thread::spawn(move || pour(socket.into(), end)));
+        if ends.ping_pong {
+            let trips = ping_stream(socket.into(), &tally, end, size)?;
+            return Ok(Account { half_round_trips: Some(trips), ..tally.account() });
+        }
+        writers.push(thread::spawn(move || pour(socket.into(), end, size)));
     }
     for writer in writers {
         let _ = writer.join();
@@ -437,9 +584,18 @@ fn send_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
     Ok(tally.account())
 }
 
-fn pour(mut stream: TcpStream, end: u64) -> io::Result<()> {
+fn ping_stream(mut stream: TcpStream, tally: &Tally, end: u64, size: usize) -> Result<Histogram, Failure> {
+    let cannot = || Failure::while_doing("stream");
+    stream.set_nodelay(true).map_err(cannot())?;
+    let (message, mut answer) = (vec![0x5a; size], vec![0; size]);
+    ping(tally, end, size, || {
+        stream.write_all(&message).and_then(|()| stream.read_exact(&mut answer)).map_err(cannot())
+    })
+}
+
+fn pour(mut stream: TcpStream, end: u64, size: usize) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let buffer = vec![0x5a; CALL];
+    let buffer = vec![0x5a; size];
     while step_now() < end {
         stream.write_all(&buffer)?;
     }

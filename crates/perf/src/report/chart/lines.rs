@@ -1,6 +1,6 @@
 //! Figures along a number: one line for each contestant, a band for its intervals; processor time beneath.
 
-use super::super::case::{Facet, bounds, describe, metrics, rows_of};
+use super::super::case::{Facet, bounds, describe, main_metrics, metrics, rows_of};
 use super::super::contestant::is_bound;
 use super::super::quantity::quantity;
 use super::axis::Axis;
@@ -39,9 +39,16 @@ pub(super) fn draw(document: &Document, facet: &Facet, key: &str, styles: &Style
     }
 }
 
-/// Rows of the same cases that tell the processor time, by metric.
+/// Rows of the same cases that tell the processor time, by metric: beneath speeds, and beneath what the document is
+/// about first.
 fn beneath<'a>(document: &'a Document, facet: &Facet, styles: &Styles) -> Vec<Vec<&'a Row>> {
-    let is_cost = |row: &Row| !row.is_main && row.metric.contains("cpu") && row.unit.contains("s/");
+    let own = facet.rows.iter().find(|row| !is_bound(&row.contestant));
+    let is_first = |row: &&&Row| main_metrics(document).first() == Some(&row.metric.as_str());
+    if own.filter(|row| row.better == Better::More || is_first(row)).is_none() {
+        return Vec::new();
+    }
+    let is_time = |unit: &str| unit == "%" || unit.contains("s/");
+    let is_cost = |row: &Row| !row.is_main && row.metric.contains("cpu") && is_time(&row.unit);
     let is_here = |row: &&Row| facet.case.iter().all(|(key, value)| row.case.get(key) == Some(value));
     let is_drawn = |row: &&Row| styles.all().any(|(name, _)| name == row.contestant);
     let of = |metric: &str| rows_of(document, metric).into_iter().filter(is_here).filter(is_drawn).collect::<Vec<_>>();
