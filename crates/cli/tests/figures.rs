@@ -84,5 +84,11 @@ fn what_is_wrong_is_said_before_anything_is_measured() {
         assert!(said(&output).contains(because), "{arguments:?}: {}", said(&output));
     }
     let output = figures(&["--list"]);
-    assert!(said(&output).contains("cuts") && said(&output).lines().all(|line| line.len() <= 120), "{}", said(&output));
+    let list = said(&output);
+    assert!(list.contains("How long does a cut link hold data up?"), "{list}");
+    assert!(list.lines().all(|line| line.len() <= 80), "{list}");
+    let detail = said(&figures(&["--list", "cuts", "mpi"]));
+    for part in ["longest pause", "weft perf cuts --cuts 1000", "7.0 minutes", "MPICH", "weft perf mpi"] {
+        assert!(detail.contains(part), "{part}: {detail}");
+    }
 }

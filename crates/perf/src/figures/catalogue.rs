@@ -16,6 +16,12 @@ pub(crate) enum Scale {
 pub(crate) struct Experiment {
     /// As it is typed; its files are called so.
     pub(crate) name: &'static str,
+    /// What it asks, in at most 40 letters.
+    pub(crate) question: &'static str,
+    /// What is varied.
+    pub(crate) axes: &'static str,
+    /// What is measured.
+    pub(crate) metrics: &'static str,
     /// Where the literature asks that.
     pub(crate) source: &'static str,
     /// What the literature found, if it says it of something comparable.
@@ -29,6 +35,8 @@ pub(crate) struct Experiment {
     minutes: [f64; 3],
     /// Whether `--launches` is an option of its test.
     has_launches: bool,
+    /// What a machine may not have, so that the experiment is left out there.
+    pub(crate) needs: Option<&'static str>,
 }
 
 impl Experiment {
@@ -38,7 +46,18 @@ impl Experiment {
         [quick, usual]: [&'static str; 2],
         minutes: [f64; 3],
     ) -> Self {
-        Self { name, source, found: None, quick, usual, long: None, minutes, has_launches: true }
+        let (question, axes, metrics) = ("", "", "");
+        let (found, long, has_launches, needs) = (None, None, true, None);
+        Self { name, question, axes, metrics, source, found, quick, usual, long, minutes, has_launches, needs }
+    }
+
+    /// What it asks, what is varied, and what is measured.
+    const fn asks(self, question: &'static str, axes: &'static str, metrics: &'static str) -> Self {
+        Self { question, axes, metrics, ..self }
+    }
+
+    const fn needs(self, what: &'static str) -> Self {
+        Self { needs: Some(what), ..self }
     }
 
     const fn found(self, text: &'static str) -> Self {
@@ -77,13 +96,14 @@ const MULTI_EDGE: &str = "Karlsson et al., MultiEdge (IPDPS 2007)";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 17] = [
+pub(crate) const ALL: [Experiment; 21] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
         ["latency --size 8,4K --quick", "latency --size 8,64,512,4K,32K,256K"],
         [0.4, 3.5, 6.0],
-    ),
+    )
+    .asks("How long does a message take?", "size", "half round trip: median, distribution"),
     Experiment::new(
         "latency-edge",
         MULTI_EDGE,
@@ -92,7 +112,8 @@ pub(crate) const ALL: [Experiment; 17] = [
             "latency --lab 1G --transport edge --vs iwarp,sockets --size 8,512,4K,64K",
         ],
         [0.2, 2.0, 3.5],
-    ),
+    )
+    .asks("How long over Edge, through a link?", "size", "half round trip: median, distribution"),
     Experiment::new(
         "latency-shm",
         IWARP_NICS,
@@ -101,51 +122,104 @@ pub(crate) const ALL: [Experiment; 17] = [
             "latency --transport shm --vs ring,iwarp,sockets --size 8,512,4K,64K",
         ],
         [0.1, 1.5, 2.5],
-    ),
+    )
+    .asks("How long through shared memory?", "size", "half round trip: median, distribution"),
     Experiment::new(
         "bandwidth",
         IWARP_NICS,
         ["bandwidth --size 64K --quick", "bandwidth --size 4K,16K,64K,256K,1M"],
         [0.2, 3.0, 5.0],
+    )
+    .asks("How many bytes a second, at what cost?", "size", "throughput; processor time of both sides"),
+    Experiment::new("rate", IWARP_NICS, ["rate --quick", "rate --size 8,64,512"], [0.2, 1.5, 2.5]).asks(
+        "How many small messages a second?",
+        "size",
+        "messages a second",
     ),
-    Experiment::new("rate", IWARP_NICS, ["rate --quick", "rate --size 8,64,512"], [0.2, 1.5, 2.5]),
     Experiment::new("split", OUT_OF_ORDER, ["split --size 16K --quick", "split"], [0.6, 5.0, 8.0])
+        .asks(
+            "Which stage belongs on which thread?",
+            "split, size, markers, cache",
+            "half round trip, throughput; share of a processor",
+        )
         .found("The host-offloaded design carries most; markers cost it 15 % of its bandwidth at 10 Gb/s."),
-    Experiment::new("markers", OUT_OF_ORDER, ["markers --size 8,64K --quick", "markers"], [0.2, 1.5, 2.5]),
+    Experiment::new("markers", OUT_OF_ORDER, ["markers --size 8,64K --quick", "markers"], [0.2, 1.5, 2.5]).asks(
+        "What do markers cost?",
+        "spacing of markers, size",
+        "half round trip, throughput",
+    ),
     Experiment::new(
         "overlap",
         IWARP_NICS,
-        ["overlap --size 64K --computation 100 --quick", "overlap --size 64K,256K --computation 10,100,1000"],
-        [0.6, 5.0, 8.0],
+        ["overlap --size 64K --computation 100 --quick", "overlap --size 64K --computation 10,100,1000"],
+        [0.6, 2.5, 4.0],
+    )
+    .asks(
+        "What computation does a transfer hide?",
+        "target (silent, computing, polling), size, computation",
+        "overlap, hidden share",
     ),
     Experiment::new(
         "links",
         MULTI_EDGE,
-        ["links --links 1,2 --seconds 1 --rate 200M", "links --links 1,2,4,8"],
-        [0.6, 6.0, 10.0],
+        ["links --links 1,2 --seconds 1 --rate 200M", "links --links 1,2,4,8 --seconds 2"],
+        [0.4, 4.3, 7.0],
+    )
+    .asks(
+        "What do several links carry together?",
+        "links (1 to 8)",
+        "throughput; processor time; extra frames; share out of order",
     )
     .found("Four links of 1 Gb/s together carry 3.5 times what one does, at the price of the host's processor."),
+    Experiment::new(
+        "links-sizes",
+        MULTI_EDGE,
+        [
+            "links --links 2 --rate 200M --pattern ping-pong,one-way,two-way --size 4,64K --seconds 0.7 --vs none",
+            "links --links 4 --pattern ping-pong,one-way,two-way --size 4,1K,64K,1M --seconds 1 --vs tcp",
+        ],
+        [0.3, 4.0, 20.0],
+    )
+    .asks(
+        "What do size and direction change?",
+        "size (4 B to 1 MB), pattern (ping-pong, one way, two way)",
+        "throughput, half round trip; share of a processor; extra frames; share out of order",
+    )
+    .long("links --links 1,4,8 --pattern ping-pong,one-way,two-way --size 4..1M --seconds 1 --vs tcp,mptcp"),
     Experiment::new(
         "links-unlike",
         MULTI_EDGE,
         ["links --links 2 --rate 100M,200M --seconds 1", "links --links 4 --rate 100M,200M,500M,1G"],
         [0.3, 2.0, 3.0],
+    )
+    .asks(
+        "What do unlike links carry together?",
+        "contestant",
+        "throughput; processor time; extra frames; share out of order",
     ),
     Experiment::new(
         "distance",
         "RDMA over IP between clusters (degen's authors)",
         [
-            "links --links 1 --rate 200M --emulate delay=5ms --vs tcp:cubic --seconds 2",
+            "links --links 1 --rate 200M --emulate delay=1ms --emulate delay=5ms,loss=0.1 --vs tcp:cubic,tcp:bbr \
+             --seconds 1",
             "links --links 1 --rate 200M --emulate delay=1ms --emulate delay=10ms --emulate delay=50ms \
-             --emulate delay=10ms,loss=0.1 --vs tcp:cubic --seconds 5",
+             --emulate delay=1ms,loss=0.1 --emulate delay=10ms,loss=0.1 --emulate delay=50ms,loss=0.1 \
+             --vs tcp:cubic,tcp:bbr --seconds 2",
         ],
-        [0.3, 6.0, 10.0],
-    ),
+        [0.4, 5.0, 8.5],
+    )
+    .asks("What do distance and loss leave?", "round trip, loss", "throughput, beside TCP with cubic and with bbr"),
     Experiment::new(
         "cuts",
         "no benchmark of the literature: docs/cuts.md",
-        ["cuts --cuts 4 --peer-cuts 4 --vs tcp --rate 200M", "cuts --cuts 80 --peer-cuts 20"],
-        [0.7, 9.0, 130.0],
+        ["cuts --cuts 4 --peer-cuts 4 --vs tcp --rate 200M", "cuts --cuts 60 --peer-cuts 15"],
+        [0.7, 7.0, 130.0],
+    )
+    .asks(
+        "How long does a cut link hold data up?",
+        "contestant",
+        "longest pause, time to full speed, operations counted once, bytes lost",
     )
     .long("cuts --cuts 1000 --peer-cuts 100")
     .without_launches(),
@@ -155,12 +229,22 @@ pub(crate) const ALL: [Experiment; 17] = [
         ["disorder --iterations 500 --late 0,5 --lost 0", "disorder"],
         [0.1, 1.0, 1.0],
     )
+    .asks(
+        "What does disorder cost a receiver?",
+        "late segments, lost segments, what the receiver does",
+        "goodput, time until in place",
+    )
     .without_launches(),
     Experiment::new(
         "fences",
         FENCES,
         ["fence --ranks 2 --fence all --puts 1 --vs none --quick", "fence --ranks 2,4,8 --fence all"],
         [0.3, 5.0, 9.0],
+    )
+    .asks(
+        "How long does a fence take?",
+        "ranks, puts, kind of fence",
+        "time of puts and fence, beside MPI_Win_fence",
     ),
     Experiment::new(
         "fences-simulated",
@@ -168,19 +252,66 @@ pub(crate) const ALL: [Experiment; 17] = [
         ["fence --simulate 8,64 --puts 1", "fence --simulate 8,16,32,64 --puts 0,1,8"],
         [0.1, 0.5, 1.0],
     )
+    .asks("How long with a processor each?", "ranks, puts, kind of fence", "time of puts and fence, in virtual time")
     .without_launches(),
+    Experiment::new(
+        "halos",
+        FENCES,
+        ["halo --ranks 2,4,8 --cells 16 --vs none --quick", "halo --ranks 2,4,8 --cells 32 --vs none"],
+        [0.1, 1.5, 30.0],
+    )
+    .asks(
+        "How long does an exchange of halos take?",
+        "ranks, dimensions, contiguous or strided faces",
+        "time of all puts and the fence",
+    )
+    .long("halo --ranks 8,16,32,64 --cells 32 --fence all"),
     Experiment::new(
         "match",
         IWARP_NICS,
         ["match --others 1000 --quick", "match --others 10,1000,100000"],
         [0.1, 1.5, 2.5],
-    ),
+    )
+    .asks("What does matching a message cost?", "messages beside it", "processor time of a match"),
     Experiment::new(
         "idle",
         MULTI_EDGE,
-        ["idle --connections 10 --seconds 0.2 --vs none", "idle --connections 100"],
-        [0.3, 3.0, 5.0],
+        ["idle --connections 10 --seconds 0.2 --vs none", "idle --connections 100 --seconds 2"],
+        [0.3, 2.4, 4.0],
+    )
+    .asks(
+        "What do quiet connections cost?",
+        "time since the last message, queue depth",
+        "share of a processor, wake-ups, memory",
     ),
+    Experiment::new(
+        "all-to-all",
+        IWARP_NICS,
+        ["all-to-all --processes 4,8 --quick", "all-to-all --processes 4,8,16,32"],
+        [0.2, 2.0, 6.0],
+    )
+    .asks(
+        "How much do many processes exchange?",
+        "processes, how they wait",
+        "throughput of all together; processor time",
+    )
+    .long("all-to-all --processes 8,16,32,64"),
+    Experiment::new(
+        "mpi",
+        IWARP_NICS,
+        [
+            "mpi --library mpich --test latency --size 8 --quick",
+            "mpi --library mpich --test latency,bandwidth --size 8,4K,256K",
+        ],
+        [0.2, 2.7, 20.0],
+    )
+    .asks(
+        "How fast are MPI programs over Weft?",
+        "size, what carries the messages",
+        "half round trip, throughput; processor time of both sides",
+    )
+    .long("mpi --test latency,bandwidth,rate,overlap")
+    .needs("MPICH: see weft perf mpi --help"),
 ];
 
 #[cfg(test)]
@@ -192,6 +323,14 @@ mod tests {
         let all = |scale| ALL.iter().map(|one| one.minutes(scale)).sum::<f64>();
         assert!(all(Scale::Quick) <= 6.0, "{}", all(Scale::Quick));
         assert!(all(Scale::Usual) <= 60.0, "{}", all(Scale::Usual));
+    }
+
+    #[test]
+    fn each_says_what_it_asks_and_of_what() {
+        for one in &ALL {
+            assert!(one.question.ends_with('?') && one.question.len() <= 40, "{}: {}", one.name, one.question);
+            assert!(!one.axes.is_empty() && !one.metrics.is_empty() && one.name.len() <= 16, "{}", one.name);
+        }
     }
 
     #[test]

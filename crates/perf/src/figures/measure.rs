@@ -1,8 +1,9 @@
 //! One experiment after the other, each by a command of its own.
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +35,8 @@ pub(crate) struct Outcome {
     pub(crate) documents: Vec<(String, Document)>,
     /// What failed, and why.
     pub(crate) failures: Vec<String>,
+    /// What this machine can't measure, and why.
+    pub(crate) left_out: Vec<String>,
     pub(crate) is_interrupted: bool,
 }
 
@@ -52,14 +55,16 @@ pub(crate) fn all(experiments: &[&Experiment], scale: Scale, folder: &Folder, ag
             continue;
         }
         bar.set_message(one.name);
-        if let Err(why) = measure(one, scale, folder, &interrupt) {
-            complain(format_args!("{}: {why}", one.name));
-            outcome.failures.push(format!("{}: {why}", one.name));
-        }
+        let ended = measure(one, scale, folder, &interrupt);
         // What was measured before it failed, or was interrupted, counts.
-        if let Ok(document) = read(&folder.document(one.name)) {
-            outcome.documents.push((one.name.to_owned(), document));
+        let document = read(&folder.document(one.name)).ok();
+        if let Err(why) = ended {
+            let why = format!("{}: {why}", one.name);
+            complain(&why);
+            let is_absent = one.needs.is_some() && document.is_none() && !interrupt.has_come();
+            if is_absent { outcome.left_out.push(why) } else { outcome.failures.push(why) }
         }
+        outcome.documents.extend(document.map(|document| (one.name.to_owned(), document)));
         bar.inc((one.minutes(scale) * 60.0) as u64);
         if interrupt.has_come() {
             outcome.is_interrupted = true;
@@ -85,7 +90,7 @@ fn measure(experiment: &Experiment, scale: Scale, folder: &Folder, interrupt: &I
     let file = File::create(&log).map_err(open)?;
     let errors = file.try_clone().map_err(open)?;
     // What an older command has left is not what this one measures.
-    let _ = std::fs::remove_file(&path);
+    let _ = fs::remove_file(&path);
     let program = env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let mut child = Command::new(program)
         .arg("perf")
@@ -102,7 +107,7 @@ fn measure(experiment: &Experiment, scale: Scale, folder: &Folder, interrupt: &I
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-            let words = || format!("{status}; {} says more", log.display());
+            let words = || format!("{status}: {} ({} says more)", last_line(&log), log.display());
             return if status.success() { Ok(()) } else { Err(words()) };
         }
         if interrupt.has_come() {
@@ -115,6 +120,12 @@ fn measure(experiment: &Experiment, scale: Scale, folder: &Folder, interrupt: &I
         }
         thread::sleep(POLL);
     }
+}
+
+/// What a command has said last, which is its complaint when it has failed.
+fn last_line(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }
 
 /// Ends a command and all that it has started: it may keep what it has.

@@ -19,7 +19,8 @@ Examples:
   weft figures                                        all experiments: an hour, then figures/figures.html
   weft figures --quick --out /tmp/look                whether all works, and how it looks
   weft figures latency bandwidth                      two of them
-  weft figures --list                                 what there is, and how long it takes
+  weft figures --list                                 what there is, what it asks, how long it takes
+  weft figures --list links                           what is varied and measured, and the commands
   weft figures --from a.json b.json                   draw what weft perf --json has measured before
 
 What a folder has already from the same build and command is not measured again: an interrupted run goes on.
@@ -48,7 +49,7 @@ pub struct Figures {
     /// Measure also what the folder has already
     #[arg(long)]
     again: bool,
-    /// List the experiments, and end
+    /// List the experiments, or say all of those that are named, and end
     #[arg(long)]
     list: bool,
 }
@@ -84,7 +85,7 @@ impl Figures {
 pub fn run(arguments: &Figures) -> Result<(), Failure> {
     let (experiments, scale) = (arguments.experiments()?, arguments.scale());
     if arguments.list {
-        return print(list(&experiments));
+        return print(if arguments.experiments.is_empty() { list(&experiments) } else { details(&experiments) });
     }
     if !arguments.from.is_empty() {
         let documents = arguments.from.iter().map(|path| Ok((stem(path), read(path)?)));
@@ -97,6 +98,7 @@ pub fn run(arguments: &Figures) -> Result<(), Failure> {
     if !outcome.documents.is_empty() {
         let page = folder.draw(&outcome.documents, beside(&outcome.documents, true))?;
         complain(format_args!("{} of {} experiments", outcome.documents.len(), experiments.len()));
+        outcome.left_out.iter().for_each(|why| complain(format_args!("left out: {why}")));
         print_line(page.display())?;
     }
     match outcome.failures.first() {
@@ -122,13 +124,34 @@ fn beside(documents: &[(String, Document)], are_there: bool) -> Beside {
     Beside { findings, files: documents.iter().map(file).collect() }
 }
 
+/// All that is known of these.
+fn details(experiments: &[&Experiment]) -> String {
+    experiments.iter().map(|one| detail(one)).collect::<Vec<_>>().join("\n")
+}
+
+fn detail(one: &Experiment) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    let mut row = |name: &str, text: String| table.row([name.to_owned(), text]);
+    row("asked by", one.source.to_owned());
+    row("varied", one.axes.to_owned());
+    row("measured", one.metrics.to_owned());
+    one.needs.iter().for_each(|needs| row("needs", (*needs).to_owned()));
+    for (name, scale) in [("quick", Scale::Quick), ("usual", Scale::Usual), ("long", Scale::Long)] {
+        let command = one.command(scale).join(" ");
+        row(name, format!("{:.1} minutes: weft perf {command}", one.minutes(scale)));
+    }
+    // The headings are empty.
+    let lines: String = table.to_string().lines().skip(1).map(|line| format!("{line}\n")).collect();
+    format!("{}: {}\n{lines}", one.name, one.question)
+}
+
 fn list(experiments: &[&Experiment]) -> String {
     let mut table = Table::new(&[
         ("experiment", Align::Left),
         ("quick", Align::Right),
         ("minutes", Align::Right),
         ("long", Align::Right),
-        ("asked by", Align::Left),
+        ("question", Align::Left),
     ]);
     for one in experiments {
         let minutes = |scale| format!("{:.1}", one.minutes(scale));
@@ -137,7 +160,7 @@ fn list(experiments: &[&Experiment]) -> String {
             minutes(Scale::Quick),
             minutes(Scale::Usual),
             minutes(Scale::Long),
-            one.source.to_owned(),
+            one.question.to_owned(),
         ]);
     }
     table.to_string()

@@ -7,7 +7,7 @@ use super::quantity::{of_case, words};
 use crate::result::{Case, Document, Row};
 
 /// Keys that are an axis before others, where several have as many values.
-const PREFERRED: [&str; 6] = ["size_bytes", "links", "ranks", "processes", "delay_ms", "loss_percent"];
+const PREFERRED: [&str; 6] = ["size_bytes", "links", "ranks", "processes", "round_trip_ms", "loss_percent"];
 
 /// Rows that share a chart, or a panel of one.
 #[derive(Clone, Debug)]

@@ -7,8 +7,10 @@ pub(crate) mod picture;
 pub(crate) mod run;
 pub(crate) mod side;
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
@@ -178,11 +180,38 @@ fn sizes(wishes: &Wishes<'_>) -> Result<Vec<Option<usize>>, Failure> {
     }
 }
 
+/// What tells cases from each other.
+#[derive(Clone, Copy, Debug)]
+struct Keys {
+    /// The pattern: there is more than what is usual.
+    pattern: bool,
+    /// Delay and loss, which are all that is done to frames: axes of charts. Otherwise the shape in words.
+    delay_and_loss: bool,
+}
+
+impl Keys {
+    fn of(arguments: &Links) -> Self {
+        let is_plain = |shape: &Shape| {
+            let rest = Shape { delay: Duration::ZERO, loss_millionths: 0, rate: None, ..shape.clone() };
+            rest == Shape::default()
+        };
+        Self { pattern: arguments.pattern != [Pattern::OneWay], delay_and_loss: arguments.emulate.iter().all(is_plain) }
+    }
+
+    fn of_shape(self, shape: &Shape) -> Vec<(String, Value)> {
+        if !self.delay_and_loss {
+            return vec![("each_link".to_owned(), shape.to_string().into())];
+        }
+        let round_trip = 2.0 * shape.delay.as_secs_f64() * 1e3;
+        let loss = f64::from(shape.loss_millionths) / 1e4;
+        vec![("round_trip_ms".to_owned(), round_trip.into()), ("loss_percent".to_owned(), loss.into())]
+    }
+}
+
 /// The launches of a contestant in a case.
 struct Cell<'a> {
     case: Case<'a>,
-    /// Whether its pattern tells it from others.
-    is_of_patterns: bool,
+    keys: Keys,
     summaries: Vec<Summary>,
     /// Why there are no more.
     missing: Option<String>,
@@ -197,7 +226,7 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     let (interrupt, measurement) = (Interrupt::watch()?, Measurement::begin("links", QUESTION));
     let ways: Vec<(Pattern, Option<usize>)> =
         patterns.iter().flat_map(|pattern| sizes.iter().map(move |size| (*pattern, *size))).collect();
-    let mut cells = Vec::new();
+    let (mut cells, keys) = (Vec::new(), Keys::of(arguments));
     for plan in &plans {
         let of_one = |one| cases(one, wishes.engines, &arguments.receive);
         let all = contestants.iter().flat_map(of_one);
@@ -222,12 +251,7 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
                     watch: arguments.watch,
                     interrupt: &interrupt,
                 };
-                cells.push(Cell {
-                    case,
-                    is_of_patterns: is_of_patterns(arguments),
-                    summaries: Vec::new(),
-                    missing: None,
-                });
+                cells.push(Cell { case, keys, summaries: Vec::new(), missing: None });
             }
         }
     }
@@ -249,11 +273,6 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     document.not_measured = cells.iter().filter_map(Cell::missing).collect();
     outputs.publish(&document, &page(&cells, seconds, arguments, &document))?;
     if is_cut_short { Err(Failure::Interrupted) } else { Ok(()) }
-}
-
-/// Whether there is more than what is usual.
-fn is_of_patterns(arguments: &Links) -> bool {
-    arguments.pattern != [Pattern::OneWay]
 }
 
 /// A contestant with each number of engines and each way to receive, if it has any.
@@ -347,11 +366,12 @@ impl Cell<'_> {
     /// What tells the case from others.
     fn key(&self) -> result::Case {
         let links = ("links".to_owned(), self.case.plan.links.into());
-        let shape = self.case.shape.map(|shape| ("each_link".to_owned(), shape.to_string().into()));
+        let shape = self.case.shape.map(|shape| self.keys.of_shape(shape));
         let beside = self.case.beside.map(|beside| ("beside".to_owned(), beside.to_string().into()));
-        let pattern = self.is_of_patterns.then(|| ("pattern".to_owned(), self.case.pattern.to_string().into()));
+        let pattern = self.keys.pattern.then(|| ("pattern".to_owned(), self.case.pattern.to_string().into()));
         let size = self.case.size.map(|size| ("size_bytes".to_owned(), size.into()));
-        [Some(links), shape, beside, pattern, size].into_iter().flatten().collect()
+        let words = [Some(links), beside, pattern, size].into_iter().flatten();
+        words.chain(shape.into_iter().flatten()).collect()
     }
 
     /// What cells have in common that differ in the shape of their links alone.
@@ -418,7 +438,7 @@ impl Cell<'_> {
             let share = self.median(THROUGHPUT).zip(first.median(THROUGHPUT)).map(|(own, first)| 100.0 * own / first);
             cells.push(text(share, 1));
         }
-        if self.is_of_patterns || self.case.size.is_some() {
+        if self.keys.pattern || self.case.size.is_some() {
             let size = self.case.size.map_or_else(|| "-".into(), |size| Size(size).to_string());
             cells.splice(2..2, [self.case.pattern.to_string(), size]);
             cells.extend([HALF_ROUND_TRIP, EXTRA_FRAMES, OUT_OF_ORDER].map(|figure| text(self.median(figure), 1)));
@@ -471,7 +491,7 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
         columns.insert(2, ("each link", Align::Left));
         columns.push(("% of the first", right));
     }
-    if cells.iter().any(|cell| cell.is_of_patterns || cell.case.size.is_some()) {
+    if cells.iter().any(|cell| cell.keys.pattern || cell.case.size.is_some()) {
         columns.splice(2..2, [("", Align::Left), ("size", right)]);
         columns.extend([("us", right), ("% extra", right), ("% early", right)]);
     }
