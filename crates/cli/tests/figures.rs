@@ -41,7 +41,7 @@ fn experiments_are_measured_drawn_and_not_measured_twice() {
     let output = figures(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let page = fs::read_to_string(scratch.path("figures.html")).unwrap();
-    assert!(page.contains("How many small messages cross in a second?") && page.contains("<svg"), "{page}");
+    assert!(page.contains("How many small messages a second?") && page.contains("<svg"), "{page}");
     assert!(page.contains("rate.json"), "the samples are a file beside the page");
     assert!(!page.contains("http://") || !page.contains("src=\"http"), "nothing is loaded from anywhere");
     for file in ["rate-1.svg", "fences-simulated-1.svg", "figures.csv", "rate.log"] {

@@ -262,18 +262,17 @@ fn a_chart_has_six_lines_at_most_and_says_what_it_leaves_out() {
     let svg = chart.svg();
     let tree = xml(&svg);
     let labels: Vec<String> = texts(&tree, "text").into_iter().map(text).collect();
-    assert_eq!(colors(&tree).len(), 6);
+    assert_eq!(colors(&tree).len(), 4, "and two bounds");
     let (drawn, left): (Vec<&str>, Vec<&str>) = document
         .contestants()
         .into_iter()
         .filter(|name| !is_bound(name))
         .partition(|name| labels.iter().any(|label| label == name));
-    assert_eq!(drawn.len(), 6);
-    assert!(drawn.contains(&"sockets") && drawn.contains(&"libfabric:tcp"), "peers have their places: {drawn:?}");
+    assert_eq!(drawn, ["iwarp", "iwarp:crc=off", "sockets", "sockets:batched"], "peers have their places");
     assert_eq!(chart.notes.last().unwrap(), &format!("In the table only: {}.", left.join(", ")));
     // Throughput, and the processor time of both sides beneath it: a band and a line in each.
     let bands = texts(&tree, "path").into_iter().filter(|path| path.attribute("fill-opacity") == Some("0.22"));
-    assert_eq!(bands.filter(|band| colors_of(*band)).count(), 18);
+    assert_eq!(bands.filter(|band| colors_of(*band)).count(), 12);
     assert!(labels.iter().any(|label| label == "sender CPU (s/GB), less is better"));
     assert!(labels.iter().any(|label| label.starts_with("bound: memory copy 9")), "{labels:?}");
     let across = texts(&tree, "line").into_iter().filter(|line| line.attribute("stroke") == Some("var(--bound)"));
@@ -284,6 +283,25 @@ fn a_chart_has_six_lines_at_most_and_says_what_it_leaves_out() {
     );
     for size in ["4 B", "4 KiB", "1 MiB"] {
         assert!(labels.iter().any(|label| label == size), "{labels:?}");
+    }
+}
+
+#[test]
+fn a_bound_far_above_is_told_and_not_drawn() {
+    for (bound, is_drawn) in [(8.0, true), (80.0, false)] {
+        let mut builder = Builder::new("bandwidth", "?");
+        for size in [64, 4096, 65_536] {
+            let case = [("size_bytes", json!(size))];
+            builder.row("iwarp", &case, ("throughput", "GB/s", Better::More), 6.0).is_main = true;
+            builder.row("bound:memory copy", &case, ("throughput", "GB/s", Better::More), bound).is_main = true;
+        }
+        let svg = charts(&builder.build(&["iwarp"]))[0].svg();
+        let tree = xml(&svg);
+        // One sample is in the legend.
+        let lines = tree.descendants().filter(|node| node.attribute("stroke") == Some("var(--bound)")).count();
+        assert_eq!(lines > 1, is_drawn, "{svg}");
+        let is_told = texts(&tree, "text").into_iter().map(text).any(|label| label.ends_with("GB/s, above"));
+        assert_eq!(is_told, !is_drawn);
     }
 }
 

@@ -201,7 +201,7 @@ pub(crate) const ALL: [Experiment; 21] = [
         "distance",
         "RDMA over IP between clusters (degen's authors)",
         [
-            "links --links 1 --rate 200M --emulate delay=1ms --emulate delay=5ms,loss=0.1 --vs tcp:cubic,tcp:bbr \
+            "links --links 1 --rate 200M --emulate delay=1ms,loss=0.1 --emulate delay=5ms,loss=0.1 --vs tcp:cubic \
              --seconds 1",
             "links --links 1 --rate 200M --emulate delay=1ms --emulate delay=10ms --emulate delay=50ms \
              --emulate delay=1ms,loss=0.1 --emulate delay=10ms,loss=0.1 --emulate delay=50ms,loss=0.1 \

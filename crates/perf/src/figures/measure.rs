@@ -51,7 +51,7 @@ pub(crate) fn all(experiments: &[&Experiment], scale: Scale, folder: &Folder, ag
     for one in experiments {
         if let Some(document) = kept(one) {
             complain(format_args!("{}: measured before", one.name));
-            outcome.documents.push((one.name.to_owned(), document));
+            outcome.documents.push(named(one, document));
             continue;
         }
         bar.set_message(one.name);
@@ -64,7 +64,7 @@ pub(crate) fn all(experiments: &[&Experiment], scale: Scale, folder: &Folder, ag
             let is_absent = one.needs.is_some() && document.is_none() && !interrupt.has_come();
             if is_absent { outcome.left_out.push(why) } else { outcome.failures.push(why) }
         }
-        outcome.documents.extend(document.map(|document| (one.name.to_owned(), document)));
+        outcome.documents.extend(document.map(|document| named(one, document)));
         bar.inc((one.minutes(scale) * 60.0) as u64);
         if interrupt.has_come() {
             outcome.is_interrupted = true;
@@ -73,6 +73,11 @@ pub(crate) fn all(experiments: &[&Experiment], scale: Scale, folder: &Folder, ag
     }
     bar.finish_and_clear();
     Ok(outcome)
+}
+
+/// A document under the name of its experiment, with its question: a test has the same one in all.
+fn named(experiment: &Experiment, document: Document) -> (String, Document) {
+    (experiment.name.to_owned(), Document { question: experiment.question.to_owned(), ..document })
 }
 
 /// What this folder has of an experiment, if the same build has measured the same whole.

@@ -1,5 +1,6 @@
 //! Plain values that all rooms share: what a launch measures, of which contestant, and the metrics.
 
+pub(crate) mod bound;
 pub(crate) mod case;
 pub(crate) mod contestant;
 pub(crate) mod installation;

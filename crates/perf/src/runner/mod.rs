@@ -1,5 +1,6 @@
 //! Starts the processes of a run, here, in a test network or on another machine, and collects what they measured.
 
+pub(crate) mod bounds;
 pub(crate) mod campaign;
 pub(crate) mod measurement;
 pub(crate) mod outcome;

@@ -11,6 +11,7 @@ use crate::model::case::{Case, text};
 use crate::model::metric::{Column, Metric, metrics, title};
 use crate::model::run::Run;
 use crate::result::{self, Comparison, Document, Launch, Row, Verdict};
+use crate::runner::bounds::bounds;
 use crate::runner::measurement::Measurement;
 use crate::runner::plan::{Plan, Results};
 use crate::statistics::median;
@@ -22,6 +23,7 @@ const LONGEST_HEADING: usize = 16;
 pub(crate) fn document(plan: &Plan, results: &Results, measurement: Measurement) -> Document {
     let entry = plan.entries[0].to_string();
     let mut document = measurement.end(plan.places(), settings(plan), rows(plan, results), &entry);
+    document.rows.extend(bounds(plan, results, key));
     document.machine.congestion_control = plan.place.congestion_control();
     document.machine.cores_apart_ns = cores_apart(results);
     document.peers = versions(plan, results);

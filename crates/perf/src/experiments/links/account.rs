@@ -3,6 +3,7 @@
 use weft_lab::Plan;
 
 use crate::experiments::links::side::{Account, Carrier, Counts, PIECE, STEP};
+use crate::model::bound::{TCP_HEADERS, payload_rate};
 use crate::result::Histogram;
 
 /// What is left out at the beginning: connections are made, windows grow.
@@ -18,11 +19,8 @@ const POINT_STEPS: usize = 10;
 /// The time of a point, in milliseconds: a step is one.
 pub(crate) const POINT_MS: f64 = POINT_STEPS as f64;
 
-/// Bytes of Ethernet, IPv4 and UDP around a datagram of Edge, and of Edge's own and DDP's headers in it.
-const ETHERNET: f64 = 14.0;
+/// IPv4 and UDP around a datagram of Edge, and Edge's own and DDP's headers in it.
 const EDGE_HEADERS: f64 = 20.0 + 8.0 + 47.0;
-/// IPv4 and TCP with time stamps.
-const TCP_HEADERS: f64 = 20.0 + 32.0;
 
 /// When a link was cut and mended, in steps since the machine's start.
 #[derive(Clone, Copy, Debug)]
@@ -75,15 +73,20 @@ pub(crate) struct CutSummary {
     pub(crate) full_after_ms: Option<f64>,
 }
 
+/// Headers of this carrier in each frame, but for Ethernet's.
+fn headers(carrier: Carrier) -> f64 {
+    if carrier == Carrier::Edge { EDGE_HEADERS } else { TCP_HEADERS }
+}
+
 /// What a full frame has of this carrier's payload.
 fn room(plan: &Plan, carrier: Carrier) -> f64 {
-    f64::from(plan.mtu) - if carrier == Carrier::Edge { EDGE_HEADERS } else { TCP_HEADERS }
+    f64::from(plan.mtu) - headers(carrier)
 }
 
 /// What all links carry together of this carrier's payload, in bytes per second.
 pub(crate) fn possible(plan: &Plan, carrier: Carrier) -> f64 {
-    let bits: f64 = (0..plan.links).filter_map(|rail| plan.rate_of(rail)).map(|rate| rate.0 as f64).sum();
-    bits / 8.0 * room(plan, carrier) / (f64::from(plan.mtu) + ETHERNET)
+    let rates = (0..plan.links).filter_map(|rail| plan.rate_of(rail));
+    rates.map(|rate| payload_rate(rate, plan.mtu, headers(carrier))).sum()
 }
 
 /// Frames beyond those that the payload needs, of each of these: one for each full part of a message, and one for its

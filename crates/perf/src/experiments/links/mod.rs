@@ -22,6 +22,7 @@ use crate::experiments::links::account::Summary;
 use crate::experiments::links::contestant::Contestant;
 use crate::experiments::links::run::{Case, Cut};
 use crate::experiments::links::side::{Carrier, LARGEST, Pattern, Receive, Wake};
+use crate::model::bound;
 use crate::model::size::{Size, Sizes};
 use crate::report::describe;
 use crate::result::{self, Better, Comparison, Document, Launch, Missing, Series, Verdict};
@@ -269,10 +270,24 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     let first = cells.first().map(Cell::name).unwrap_or_default();
     let rows = cells.iter().flat_map(Cell::rows).collect();
     let mut document = measurement.end("labs: two hosts, with links between them", settings, rows, &first);
+    document.rows.extend(bounds(&cells));
     document.is_cut_short = is_cut_short;
     document.not_measured = cells.iter().filter_map(Cell::missing).collect();
     outputs.publish(&document, &page(&cells, seconds, arguments, &document))?;
     if is_cut_short { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// What headers leave of the links, in each case.
+fn bounds(cells: &[Cell<'_>]) -> Vec<result::Row> {
+    let mut rows: Vec<result::Row> = Vec::new();
+    for cell in cells.iter().filter(|cell| !cell.summaries.is_empty()) {
+        let (case, directions) = (cell.key(), if cell.case.pattern == Pattern::TwoWay { 2.0 } else { 1.0 });
+        if rows.iter().all(|row| row.case != case) {
+            let value = directions * account::possible(cell.case.plan, Carrier::Tcp) / 1e9;
+            rows.push(bound::throughput(bound::HEADERS, case, [value]));
+        }
+    }
+    rows
 }
 
 /// A contestant with each number of engines and each way to receive, if it has any.
@@ -397,9 +412,10 @@ impl Cell<'_> {
     /// A launch with all that was seen in it.
     fn detailed(&self, metric: &str, summary: &Summary, launch: Launch) -> Launch {
         match (metric, &summary.half_round_trips) {
-            // Over time where cases are few: of each size there would be a chart.
+            // Over time where cases are few, or a link is cut: of each size and shape there would be a chart.
             (metric, _) if metric == THROUGHPUT.0 => {
-                Launch { series: self.case.size.is_none().then(|| series(summary)), ..launch }
+                let is_alone = self.case.size.is_none() && self.case.shape.is_none();
+                Launch { series: (is_alone || self.case.cut.is_some()).then(|| series(summary)), ..launch }
             }
             (metric, Some(histogram)) if metric == HALF_ROUND_TRIP.0 => Launch {
                 p99: histogram.quantile(0.99),

@@ -179,11 +179,15 @@ impl Axis {
     }
 }
 
-/// Logarithmic where the values are spaced more evenly then.
+/// Logarithmic where the values are spaced more evenly then, or are two that are far apart.
 fn spacing(sorted: &[f64]) -> Spacing {
     let above: Vec<f64> = sorted.iter().copied().filter(|value| *value > 0.0).collect();
     let logs: Vec<f64> = above.iter().map(|value| value.log2()).collect();
-    if above.len() < 3 || sorted.first().is_some_and(|value| *value < 0.0) || unevenness(&logs) >= unevenness(sorted) {
+    let is_wide = match sorted {
+        [low, high] => *low > 0.0 && high / low > WIDE,
+        _ => above.len() >= 3 && sorted[0] >= 0.0 && unevenness(&logs) < unevenness(sorted),
+    };
+    if !is_wide {
         return Spacing::Even;
     }
     let is_binary = logs.iter().filter(|log| log.fract() == 0.0).count() * 2 > logs.len();
@@ -290,6 +294,8 @@ mod tests {
         assert_eq!(spacing(&[0.0, 8.0, 64.0, 512.0, 4096.0]), Spacing::Doublings { zero: 2.0, least: 3.0 });
         assert_eq!(spacing(&[1.0, 10.0, 100.0, 1000.0]), Spacing::Decades);
         assert_eq!(spacing(&[3.0]), Spacing::Even);
+        assert_eq!(spacing(&[4.0, 65536.0]), Spacing::Doublings { zero: 0.0, least: 2.0 });
+        assert_eq!([spacing(&[1.0, 2.0]), spacing(&[0.0, 5.0])], [Spacing::Even; 2]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::case::{Facet, bounds};
-use super::super::contestant::is_bound;
+use super::super::contestant::{bound_label, is_bound};
 use super::super::quantity::{Scale, quantity};
 use super::axis::{Axis, Spacing};
 use super::label::{WIDTH, text_width};
@@ -97,7 +97,7 @@ fn legend(rows: &[&Row], bounds: &[&str]) -> Vec<Key> {
         let mut values = rows.iter().filter(|row| row.contestant == **name).filter_map(|row| Some((row, row.median?)));
         let value = values.next().filter(|_| values.next().is_none());
         let value = value.map(|(row, value)| format!(" {}", quantity(value, &row.unit))).unwrap_or_default();
-        Key { name: format!("{}{value}", name.replacen("bound:", "bound: ", 1)), style: bound(at) }
+        Key { name: format!("{}{value}", bound_label(name)), style: bound(at) }
     };
     bounds.iter().enumerate().map(key).collect()
 }

@@ -1,8 +1,8 @@
 //! Figures along a number: one line for each contestant, a band for its intervals; processor time beneath.
 
 use super::super::case::{Facet, bounds, describe, main_metrics, metrics, rows_of};
-use super::super::contestant::is_bound;
-use super::super::quantity::quantity;
+use super::super::contestant::{bound_label, is_bound};
+use super::super::quantity::{Scale, quantity};
 use super::axis::Axis;
 use super::panel::{Panel, Point, Shape};
 use super::picture::{Key, Picture};
@@ -18,6 +18,9 @@ const HEIGHTS: [f64; 2] = [300.0, 120.0];
 
 /// The most panels beneath.
 const MOST_BENEATH: usize = 2;
+
+/// A bound this many times above all that was measured is told and not drawn: it would leave the rest no room.
+const FAR: f64 = 2.0;
 
 /// The chart of a facet along this key.
 pub(super) fn draw(document: &Document, facet: &Facet, key: &str, styles: &Styles) -> Picture {
@@ -85,21 +88,37 @@ impl<'a> Lines<'a> {
 
     fn legend(&self) -> Vec<Key> {
         let key = |(name, style, rows): &(String, Style, Vec<&Row>)| {
-            let value = level(rows, self.key).map(|(row, value)| format!(" {}", quantity(value, &row.unit)));
-            let value = value.filter(|_| is_bound(name)).unwrap_or_default();
-            Key { name: format!("{}{value}", name.replacen("bound:", "bound: ", 1)), style: style.clone() }
+            let name = match level(rows, self.key) {
+                _ if !is_bound(name) => name.clone(),
+                _ if self.is_far(rows) => format!("{} {}, above", bound_label(name), range(rows)),
+                Some((row, value)) => format!("{} {}", bound_label(name), quantity(value, &row.unit)),
+                None => bound_label(name),
+            };
+            Key { name, style: style.clone() }
         };
         self.lines.iter().map(key).collect()
     }
 
+    /// Whether these rows, of a bound, have no place in the panel.
+    fn is_far(&self, rows: &[&Row]) -> bool {
+        let most = self.measured().filter_map(|row| row.median).fold(0.0, f64::max);
+        let is_far = |row: &&Row| row.better == Better::More && row.median.is_some_and(|bound| bound > FAR * most);
+        rows.iter().all(|row| is_bound(&row.contestant)) && rows.iter().any(is_far)
+    }
+
+    /// Lines that are drawn.
+    fn drawn(&self) -> impl Iterator<Item = &(String, Style, Vec<&'a Row>)> {
+        self.lines.iter().filter(|(_, _, rows)| !self.is_far(rows))
+    }
+
     fn panel(&self, x: Axis, height: f64) -> Option<Panel> {
         let row = self.measured().next()?;
-        let all = || self.lines.iter().flat_map(|(_, _, rows)| rows.iter());
+        let all = || self.drawn().flat_map(|(_, _, rows)| rows.iter());
         let values = all().filter_map(|row| row.median).chain(all().flat_map(|row| ends(row).into_iter().flatten()));
         // Speeds begin at zero: what matters of them is how close they come to the most.
         let values = values.chain((row.better == Better::More).then_some(0.0));
         let y = Axis::of_values(&row.unit, values, |unit| axis_title(row, unit));
-        let shapes = self.lines.iter().map(|(name, style, rows)| self.shape(name, style, rows)).collect();
+        let shapes = self.drawn().map(|(name, style, rows)| self.shape(name, style, rows)).collect();
         Some(Panel { title: y.title.clone(), height, left: LEFT, x, y, shapes })
     }
 
@@ -120,6 +139,16 @@ fn level<'a>(rows: &[&'a Row], key: &str) -> Option<(&'a Row, f64)> {
     let (first, value) = (rows.first()?, rows.first()?.median?);
     let is_flat = rows.iter().all(|row| row.median == Some(value));
     (is_flat && (rows.len() > 1 || !first.case.contains_key(key))).then_some((first, value))
+}
+
+/// From the least to the largest value.
+fn range(rows: &[&Row]) -> String {
+    let values = || rows.iter().filter_map(|row| row.median);
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let unit = rows.first().map_or("", |row| &row.unit);
+    let scale = Scale::of(unit, high);
+    let [low, high] = [low, high].map(|value| scale.number(value));
+    if low == high { format!("{low} {}", scale.unit) } else { format!("{low} to {high} {}", scale.unit) }
 }
 
 fn ends(row: &Row) -> Option<[f64; 2]> {
