@@ -41,20 +41,22 @@ fn a_file_keeps_its_digest() {
 #[test]
 fn more_than_the_windows_hold_goes_in_turns() {
     let json = demo_json(&["--size", "70M"]);
-    assert_eq!(json["bytes"], 70 << 20);
-    let measured = json["measured"].as_array().unwrap();
-    assert_eq!(measured.len(), 3);
-    for row in measured {
-        assert!(row["weft"].as_f64().unwrap() > 0.0 && row["tcp"].as_f64().unwrap() > 0.0, "{row}");
+    assert_eq!(json["settings"]["bytes"], 70 << 20);
+    let rows = json["rows"].as_array().unwrap();
+    // Three of Weft and of TCP, and the file there and back.
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        assert!(row["median"].as_f64().unwrap() > 0.0, "{row}");
     }
-    assert_eq!(json["crc"], true);
+    assert_eq!(json["settings"]["crc"], true);
 }
 
 fn demo_json(arguments: &[&str]) -> Value {
     let output = weft(&[&["demo", "--json", "--seconds", "0.001"], arguments].concat());
     assert_eq!(output.code, Some(0), "{}", output.text);
     let json: Value = serde_json::from_str(&output.text).unwrap();
-    assert_eq!(json["identical"], true);
+    assert_eq!((&json["schema"], &json["test"]), (&"weft-perf".into(), &"demo".into()));
+    assert_eq!(json["settings"]["identical"], true);
     json
 }
 

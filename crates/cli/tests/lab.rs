@@ -383,7 +383,8 @@ fn move_a_file_while_rails_are_cut(test: &str, engines: &str) -> Option<String> 
     assert!(status.success() && output.status.success(), "{status}: {line}, {}: {}", output.status, said(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(stat.contains("rail3") && stat.contains("10.3.0.1:") && stat.contains("live"), "{stat}");
-    assert_eq!((&report["identical"], &report["transport"]), (&json!(true), &json!("edge")), "{cuts} cuts: {report}");
+    let found = &report["settings"];
+    assert_eq!((&found["identical"], &found["transport"]), (&json!(true), &json!("edge")), "{cuts} cuts: {report}");
     Some(stat)
 }
 

@@ -28,5 +28,6 @@ pub use experiments::cuts::side::{SIDE_COMMAND as CUTS_COMMAND, Side as CutsSide
 pub use experiments::disorder::kernel::{DISORDER_COMMAND, Side as DisorderSide, run_side as run_disorder_side};
 pub use experiments::links::side::{SIDE_COMMAND, Side, run as run_side};
 pub use figures::run::{Figures, run as run_figures};
+pub use runner::measurement::Measurement;
 pub use runner::peer::run as run_peer;
 pub use runner::protocol::PEER_COMMAND;

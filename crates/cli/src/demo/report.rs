@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use weft::verbs::LowerInfo;
+use weft_perf::Measurement;
+use weft_perf::result::{self, Better, Document, Launch, Missing};
 
 use super::measure::Measured;
 use super::size::Bytes;
@@ -13,6 +15,12 @@ use super::transfer::Moved;
 use weft_command::connection::Link;
 use weft_command::failure::Failure;
 use weft_command::table::{Align, Table};
+
+/// Plain TCP, as `weft perf` calls it.
+const TCP: &str = "sockets";
+
+/// Bytes of each message whose throughput is measured.
+const RATE: u64 = 1 << 20;
 
 /// Everything that a demo has found.
 pub(super) struct Report {
@@ -60,39 +68,41 @@ impl Report {
         (self.bytes > 0 && seconds > 0.0).then(|| self.bytes as f64 / 1e9 / seconds)
     }
 
-    /// One object on one line.
-    pub(super) fn json(&self) -> String {
-        let transfer =
-            |time: Duration| json!({ "seconds": time.as_secs_f64(), "gb_per_s": self.gigabytes_per_second(time) });
-        let moved = self.moved.as_ref().map(|moved| {
-            json!({
-                "write": transfer(moved.write),
-                "read": transfer(moved.read),
-                "sha256": { "here": moved.here, "there": moved.there, "read_back": moved.back },
+    /// As `weft perf` writes what it has measured.
+    pub(super) fn document(&self, measurement: Measurement) -> Document {
+        let weft = if self.is_over_edge { "edge" } else { "iwarp" };
+        let digests = self
+            .moved
+            .as_ref()
+            .map(|moved| json!({ "here": moved.here, "there": moved.there, "read_back": moved.back }));
+        let settings = json!({
+            "transport": weft, "source": self.what, "bytes": self.bytes, "remote": self.remote, "crc": self.crc,
+            "sha256": digests, "identical": self.is_identical(),
+        });
+        let rows = self.rows();
+        let measured = rows.iter().flat_map(|row| row.results(weft)).chain(self.transfers(weft));
+        let mut document = measurement.end(format!("to {}", self.remote), settings, measured.collect(), weft);
+        document.not_measured = self.measured.no_tcp.iter().map(missing).collect();
+        document
+    }
+
+    /// What the file has taken, there and back.
+    fn transfers(&self, weft: &str) -> Vec<result::Row> {
+        let times = self.moved.iter().flat_map(|moved| [("write", moved.write), ("read", moved.read)]);
+        times
+            .map(|(operation, time)| {
+                let what = ("transfer_time", "ms", Better::Less);
+                one_launch(weft, self.bytes, Some(operation), what, time.as_secs_f64() * 1e3)
             })
-        });
-        let rows: Vec<_> = self.rows().iter().map(Row::json).collect();
-        let report = json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "transport": if self.is_over_edge { "edge" } else { "iwarp" },
-            "source": self.what,
-            "bytes": self.bytes,
-            "remote": self.remote,
-            "crc": self.crc,
-            "transfer": moved,
-            "identical": self.is_identical(),
-            "measured": rows,
-            "no_tcp": self.measured.no_tcp,
-        });
-        format!("{report}\n")
+            .collect()
     }
 
     fn rows(&self) -> [Row; 3] {
         let Measured { latency, tcp_latency, write, read, tcp_rate, .. } = self.measured;
         [
-            Row { test: "half round trip", size: 8, unit: "us", weft: latency, tcp: tcp_latency },
-            Row { test: "RDMA write", size: 1 << 20, unit: "GB/s", weft: write, tcp: tcp_rate },
-            Row { test: "RDMA read", size: 1 << 20, unit: "GB/s", weft: read, tcp: tcp_rate },
+            Row { test: "half round trip", operation: None, size: 8, unit: "us", weft: latency, tcp: tcp_latency },
+            Row { test: "RDMA write", operation: Some("write"), size: RATE, unit: "GB/s", weft: write, tcp: tcp_rate },
+            Row { test: "RDMA read", operation: Some("read"), size: RATE, unit: "GB/s", weft: read, tcp: tcp_rate },
         ]
     }
 
@@ -142,6 +152,8 @@ impl fmt::Display for Report {
 
 struct Row {
     test: &'static str,
+    /// That carries the data, of what is a throughput.
+    operation: Option<&'static str>,
     size: u64,
     unit: &'static str,
     weft: f64,
@@ -165,16 +177,33 @@ impl Row {
         ]
     }
 
-    fn json(&self) -> Value {
-        json!({
-            "test": self.test,
-            "size_bytes": self.size,
-            "unit": self.unit,
-            "weft": self.weft,
-            "tcp": self.tcp,
-            "ratio": self.ratio(),
-        })
+    /// The same in the schema of `weft perf`.
+    fn results(&self, weft: &str) -> Vec<result::Row> {
+        let what = match self.operation {
+            Some(_) => ("throughput", self.unit, Better::More),
+            None => ("half_round_trip", self.unit, Better::Less),
+        };
+        let values = [(weft, Some(self.weft)), (TCP, self.tcp)];
+        let row = |(name, value)| Some(one_launch(name, self.size, self.operation, what, value?).as_main());
+        values.into_iter().filter_map(row).collect()
     }
+}
+
+fn missing(reason: &String) -> Missing {
+    Missing { contestant: TCP.into(), reason: reason.clone(), is_failure: false }
+}
+
+/// A figure of processes that were started once.
+fn one_launch(
+    contestant: &str,
+    bytes: u64,
+    operation: Option<&str>,
+    what: (&str, &str, Better),
+    value: f64,
+) -> result::Row {
+    let operation = operation.map(|operation| ("operation".to_owned(), operation.into()));
+    let case = [("size_bytes".to_owned(), bytes.into())].into_iter().chain(operation).collect();
+    result::Row::new(contestant, case, what, vec![Launch::of(0, value)])
 }
 
 #[cfg(test)]
@@ -224,8 +253,15 @@ mod tests {
         assert!(report("aa").verdict().is_ok());
         assert!(report("ab").verdict().is_err());
         assert!(report("ab").to_string().contains("DIFFERENT"));
-        let json: Value = serde_json::from_str(&report("ab").json()).unwrap();
-        assert_eq!(json["identical"], false);
-        assert_eq!(json["measured"][0]["ratio"], 1.25);
+    }
+
+    #[test]
+    fn programs_read_what_weft_perf_writes() {
+        let document = report("ab").document(Measurement::begin("demo", "?"));
+        assert_eq!(Document::read(&document.write()), Ok(document.clone()));
+        assert_eq!(document.settings["identical"], false);
+        assert_eq!(document.comparisons[0].ratio, Some(1.25));
+        let of = |metric: &str| document.rows.iter().filter(|row| row.metric == metric).count();
+        assert_eq!([of("half_round_trip"), of("throughput"), of("transfer_time")], [2, 2, 2], "TCP has no rate here");
     }
 }

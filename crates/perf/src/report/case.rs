@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::contestant::is_bound;
 use super::quantity::{of_case, words};
-use crate::result::{Case, Document, Row};
+use crate::result::{Better, Case, Document, Row};
 
 /// Keys that are an axis before others, where several have as many values.
 const PREFERRED: [&str; 6] = ["size_bytes", "links", "ranks", "processes", "round_trip_ms", "loss_percent"];
@@ -35,7 +35,7 @@ pub(crate) fn describe(case: &Case) -> String {
 /// those with a good direction.
 pub(super) fn main_metrics(document: &Document) -> Vec<&str> {
     let named = metrics(document, |row| row.is_main);
-    let judged = metrics(document, |row| row.better != crate::result::Better::Neither);
+    let judged = metrics(document, |row| row.better != Better::Neither);
     [named, judged].into_iter().find(|all| !all.is_empty()).unwrap_or_else(|| metrics(document, |_| true))
 }
 
@@ -61,6 +61,16 @@ pub(super) fn keys<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     keys.sort_unstable();
     keys.dedup();
     keys
+}
+
+/// A bound this many times above all that was measured is told and not drawn: it would leave the rest no room.
+const FAR: f64 = 2.0;
+
+/// Whether a row is a bound far above those of these that were measured.
+pub(super) fn is_far(row: &Row, rows: &[&Row]) -> bool {
+    let measured = rows.iter().filter(|row| !is_bound(&row.contestant)).filter_map(|row| row.median);
+    let most = measured.fold(0.0, f64::max);
+    is_bound(&row.contestant) && row.better == Better::More && row.median.is_some_and(|bound| bound > FAR * most)
 }
 
 /// Names of the bounds among these rows, each once.
@@ -120,7 +130,6 @@ pub(super) fn facets<'a>(rows: &[&'a Row], axis: Option<&str>) -> Vec<Facet<'a>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Better;
 
     fn row(contestant: &str, case: &[(&str, Value)]) -> Row {
         let case = case.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();

@@ -10,7 +10,7 @@ use crate::result::{Comparison, Document, Row};
 
 /// A measurement that goes on.
 #[derive(Debug)]
-pub(crate) struct Measurement {
+pub struct Measurement {
     watch: Watch,
     test: String,
     question: String,
@@ -18,13 +18,15 @@ pub(crate) struct Measurement {
 
 impl Measurement {
     /// Begins now: the machine's load and times are taken.
-    pub(crate) fn begin(test: impl Into<String>, question: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn begin(test: impl Into<String>, question: impl Into<String>) -> Self {
         Self { watch: Watch::start(), test: test.into(), question: question.into() }
     }
 
     /// Its document: the rows, and comparisons of each row of `contestant` with those of all others in the same case.
     /// Peers' versions, notes and contestants that are missing are for the caller to add.
-    pub(crate) fn end(self, place: impl Into<String>, settings: Value, rows: Vec<Row>, contestant: &str) -> Document {
+    #[must_use]
+    pub fn end(self, place: impl Into<String>, settings: Value, rows: Vec<Row>, contestant: &str) -> Document {
         let watched = self.watch.stop();
         let (schema, schema_version) = Document::schema();
         Document {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::case::{Facet, bounds};
+use super::super::case::{Facet, bounds, is_far};
 use super::super::contestant::{bound_label, is_bound};
 use super::super::quantity::{Scale, quantity};
 use super::axis::{Axis, Spacing};
@@ -27,19 +27,21 @@ const NARROWEST: f64 = 120.0;
 
 /// One chart of all facets.
 pub(super) fn draw(facets: &[Facet], styles: &Styles) -> Picture {
-    let rows: Vec<&Row> = facets.iter().flat_map(|facet| facet.rows.iter().copied()).collect();
-    let bounds = bounds(&rows);
+    let all: Vec<&Row> = facets.iter().flat_map(|facet| facet.rows.iter().copied()).collect();
+    let bounds = bounds(&all);
+    let rows: Vec<&Row> = all.iter().copied().filter(|row| !is_far(row, &all)).collect();
     let Some(first) = rows.iter().find(|row| !is_bound(&row.contestant)) else { return Picture::empty() };
     let left = styles.all().map(|(name, _)| text_width(&shortened(name))).fold(60.0, f64::max).min(WIDEST) + 28.0;
     let x = horizontal(first, &rows, WIDTH - RIGHT - left);
-    let panels: Vec<Panel> = facets.iter().filter_map(|facet| panel(facet, styles, &bounds, &x, left)).collect();
+    let panels: Vec<Panel> =
+        facets.iter().filter_map(|facet| panel(facet, styles, (&bounds, &all), &x, left)).collect();
     let last = panels.len().saturating_sub(1);
     let labelled = |(at, panel): (usize, Panel)| {
         if at < last { Panel { x: panel.x.without_labels(), ..panel } } else { panel }
     };
     Picture {
         title: title(first, "", ""),
-        legend: legend(&rows, &bounds),
+        legend: legend(&all, &bounds),
         panels: panels.into_iter().enumerate().map(labelled).collect(),
         notes: vec![format!(
             "{}: medians. {}",
@@ -67,7 +69,7 @@ fn horizontal(first: &Row, rows: &[&Row], width: f64) -> Axis {
     x
 }
 
-fn panel(facet: &Facet, styles: &Styles, bounds: &[&str], x: &Axis, left: f64) -> Option<Panel> {
+fn panel(facet: &Facet, styles: &Styles, (bounds, all): (&[&str], &[&Row]), x: &Axis, left: f64) -> Option<Panel> {
     let of = |name: &str| facet.rows.iter().copied().find(|row| row.contestant == name && row.median.is_some());
     let bars: Vec<(String, Bar)> =
         styles.all().filter_map(|(name, style)| Some((shortened(name), bar(of(name)?, style.color)?))).collect();
@@ -76,7 +78,8 @@ fn panel(facet: &Facet, styles: &Styles, bounds: &[&str], x: &Axis, left: f64) -
     let lines = bounds
         .iter()
         .enumerate()
-        .filter_map(|(at, name)| Some(Shape::Upright { style: bound(at), at: of(name)?.median? }));
+        .filter_map(|(at, name)| Some((at, of(name).filter(|row| !is_far(row, all))?.median?)))
+        .map(|(style, at)| Shape::Upright { style: bound(style), at });
     let shapes = lines.chain([Shape::Bars(bars.iter().map(|(_, bar)| bar.clone()).collect())]).collect();
     let height = BAR * bars.len() as f64;
     (!bars.is_empty()).then(|| Panel { title: facet.label(), height, left, x: x.clone(), y, shapes })
@@ -96,7 +99,9 @@ fn legend(rows: &[&Row], bounds: &[&str]) -> Vec<Key> {
     let key = |(at, name): (usize, &&str)| {
         let mut values = rows.iter().filter(|row| row.contestant == **name).filter_map(|row| Some((row, row.median?)));
         let value = values.next().filter(|_| values.next().is_none());
-        let value = value.map(|(row, value)| format!(" {}", quantity(value, &row.unit))).unwrap_or_default();
+        let place = |row: &Row| if is_far(row, rows) { ", above" } else { "" };
+        let value =
+            value.map(|(row, value)| format!(" {}{}", quantity(value, &row.unit), place(row))).unwrap_or_default();
         Key { name: format!("{}{value}", bound_label(name)), style: bound(at) }
     };
     bounds.iter().enumerate().map(key).collect()

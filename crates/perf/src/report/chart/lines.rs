@@ -1,6 +1,6 @@
 //! Figures along a number: one line for each contestant, a band for its intervals; processor time beneath.
 
-use super::super::case::{Facet, bounds, describe, main_metrics, metrics, rows_of};
+use super::super::case::{Facet, bounds, describe, is_far, main_metrics, metrics, rows_of};
 use super::super::contestant::{bound_label, is_bound};
 use super::super::quantity::{Scale, quantity};
 use super::axis::Axis;
@@ -18,9 +18,6 @@ const HEIGHTS: [f64; 2] = [300.0, 120.0];
 
 /// The most panels beneath.
 const MOST_BENEATH: usize = 2;
-
-/// A bound this many times above all that was measured is told and not drawn: it would leave the rest no room.
-const FAR: f64 = 2.0;
 
 /// The chart of a facet along this key.
 pub(super) fn draw(document: &Document, facet: &Facet, key: &str, styles: &Styles) -> Picture {
@@ -101,9 +98,8 @@ impl<'a> Lines<'a> {
 
     /// Whether these rows, of a bound, have no place in the panel.
     fn is_far(&self, rows: &[&Row]) -> bool {
-        let most = self.measured().filter_map(|row| row.median).fold(0.0, f64::max);
-        let is_far = |row: &&Row| row.better == Better::More && row.median.is_some_and(|bound| bound > FAR * most);
-        rows.iter().all(|row| is_bound(&row.contestant)) && rows.iter().any(is_far)
+        let measured: Vec<&Row> = self.measured().collect();
+        rows.iter().any(|row| is_far(row, &measured))
     }
 
     /// Lines that are drawn.
