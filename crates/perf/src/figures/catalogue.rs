@@ -239,13 +239,10 @@ pub(crate) const ALL: [Experiment; 21] = [
         "fences",
         FENCES,
         ["fence --ranks 2 --fence all --puts 1 --vs none --quick", "fence --ranks 2,4,8 --fence all"],
-        [0.3, 5.0, 9.0],
+        [0.3, 5.0, 40.0],
     )
-    .asks(
-        "How long does a fence take?",
-        "ranks, puts, kind of fence",
-        "time of puts and fence, beside MPI_Win_fence",
-    ),
+    .asks("How long does a fence take?", "ranks, puts, kind of fence", "time of puts and fence, beside MPI_Win_fence")
+    .long("fence --ranks 8,16,32,64 --fence all"),
     Experiment::new(
         "fences-simulated",
         FENCES,
