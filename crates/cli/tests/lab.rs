@@ -616,6 +616,13 @@ fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
         assert!(median("two-way", 65_536, "cpu_share") > 0.0, "{result}");
     }
 
+    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "links", "--links", "1", "--rate", "20M", "--transport", "iwarp", "--vs", "none"])
+        .args(["--launches", "1", "--seconds", "0.8", "--pattern", "one-way,ping-pong", "--json", "-"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "iWARP: {}", said(&output));
+
     for (wrong, complaint) in [
         (&["--links", "2", "--rate", "1G,2G,3G"][..], "--rate names 3 rates, for 2 links"),
         (&["--links", "9"], "9 is not in 1..=8"),

@@ -379,10 +379,12 @@ fn receive_writes(transport: Transport, ends: &Ends) -> Result<Account, Failure>
     let link = endpoint.accept(request)?;
     let (size, count) = ends.writes();
     let region = inbox(&link, size * count)?;
+    // Over iWARP the side that has connected speaks first (RFC 5044 section 7.1.2).
+    let place = hear_place(&link)?;
     let tally = Tally::begin(ends.time());
     tell_place(&link, region.remote(0))?;
     if ends.ping_pong {
-        answer_writes(&link, size)?;
+        answer_writes(&link, size, place)?;
     } else {
         await_writes(&link, ends.wake);
     }
@@ -402,8 +404,7 @@ fn await_writes(link: &Link, wake: Option<Wake>) {
 }
 
 /// Answers each write that notifies by one, until the peer closes.
-fn answer_writes(link: &Link, size: usize) -> Result<(), Failure> {
-    let place = hear_place(link)?;
+fn answer_writes(link: &Link, size: usize, place: RemoteMemory) -> Result<(), Failure> {
     let source =
         link.domain.register(vec![0x5a; size], Access::LOCAL_READ).map_err(failed("cannot register memory"))?;
     let slice = source.slice(..).map_err(|error| Failure::Runtime(error.to_string()))?;
@@ -421,13 +422,13 @@ fn send_writes(transport: Transport, ends: &Ends) -> Result<Account, Failure> {
     let (to, endpoint) = (ends.at[0], endpoint(transport, ends)?);
     let link = endpoint.connect(to, None)?;
     let (size, count) = ends.writes();
+    let region = inbox(&link, if ends.ping_pong { size } else { 1 })?;
+    tell_place(&link, region.remote(0))?;
     let place = hear_place(&link)?;
     let source =
         link.domain.register(vec![0x5a; size], Access::LOCAL_READ).map_err(failed("cannot register memory"))?;
     let slice = source.slice(..).map_err(|error| Failure::Runtime(error.to_string()))?;
     let account = if ends.ping_pong {
-        let region = inbox(&link, size)?;
-        tell_place(&link, region.remote(0))?;
         let tally = Tally::begin(ends.time());
         let trips = ping(&tally, last_step(&tally, ends.time()), size, || {
             link.post(WorkRequest::write(slice, place).notify()).map_err(broken)?;
