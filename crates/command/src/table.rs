@@ -16,13 +16,20 @@ pub enum Align {
 pub struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
+    fold: Option<(usize, usize)>,
 }
 
 impl Table {
     /// An empty table with these headings.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|(heading, align)| ((*heading).to_owned(), *align)).collect();
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), fold: None }
+    }
+
+    /// The same, which is [`folded`](Self::folded) where it is shown.
+    #[must_use]
+    pub fn fold(self, keys: usize, width: usize) -> Self {
+        Self { fold: Some((keys, width)), ..self }
     }
 
     /// Adds a row; cells that are missing stay empty.
@@ -88,7 +95,8 @@ const GAP: &str = "  ";
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.folded(0, None))
+        let (keys, width) = self.fold.map_or((0, None), |(keys, width)| (keys, Some(width)));
+        f.write_str(&self.folded(keys, width))
     }
 }
 

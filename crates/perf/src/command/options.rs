@@ -28,6 +28,7 @@ use crate::model::size::Sizes;
 use crate::model::stack::Stack;
 use crate::model::target::Target as Machine;
 use crate::model::test::{Part, Test};
+use crate::runner::outputs::Files;
 use crate::runner::place::{LabWish, Place};
 use crate::runner::plan::Plan;
 use weft_command::failure::Failure;
@@ -127,9 +128,8 @@ pub(crate) struct Options {
     /// Give up on a run after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// Write the result as JSON to this file; `-` is standard output, and the table goes to standard error
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: Files,
     /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit);
     /// `off`: on loopback [default: off; overlap and window-overlap: 1G; mpi: none, but 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with = "connect")]

@@ -9,7 +9,6 @@ use crate::command::options::Options;
 use crate::command::tests::What;
 use crate::experiments::{cuts, disorder, fence, links};
 use crate::runner::measurement::Measurement;
-use crate::runner::outputs::Outputs;
 use crate::runner::{campaign, outcome, remote};
 
 /// Runs the command.
@@ -29,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn measure(arguments: &Options) -> Result<(), Failure> {
     if arguments.test == What::Streams {
-        let outputs = Outputs::open(arguments.json.as_deref())?;
+        let outputs = arguments.files.open()?;
         let transport = arguments.transport_of_disorder()?;
         return match transport {
             Transport::Edge => disorder::edge::run(&arguments.disorder, arguments.links.links(), outputs),
@@ -37,14 +36,14 @@ fn measure(arguments: &Options) -> Result<(), Failure> {
         };
     }
     if let Some(scale) = arguments.scale_of_fences()? {
-        let outputs = Outputs::open(arguments.json.as_deref())?;
+        let outputs = arguments.files.open()?;
         return fence::run(&arguments.fence, &scale, outputs, || arguments.place_of_windows(&scale));
     }
     if let Some(wishes) = arguments.links_wishes() {
-        return links::run(&arguments.links, &wishes, Outputs::open(arguments.json.as_deref())?);
+        return links::run(&arguments.links, &wishes, arguments.files.open()?);
     }
     let plan = arguments.plan()?;
-    let outputs = Outputs::open(arguments.json.as_deref())?;
+    let outputs = arguments.files.open()?;
     let measurement = Measurement::begin(plan.test.name(), plan.test.question());
     let results = campaign::run(&plan)?;
     let document = outcome::document(&plan, &results, measurement);

@@ -25,7 +25,7 @@ impl Default for What {
 }
 
 /// Options of every test.
-const ALL: &[&str] = &["transport", "quick", "json", "timeout", "iterations"];
+const ALL: &[&str] = &["transport", "quick", "json", "csv", "timeout", "iterations"];
 /// Of tests that start processes.
 const STARTED: &[&str] = &["vs", "launches", "warmup"];
 /// Of tests in a network that is made for them.

@@ -9,6 +9,7 @@ use weft_simulate::{ReceivePolicy, StreamReport, StreamScenario};
 
 use kernel::{Kernels, SLOWER};
 use weft_command::failure::Failure;
+use weft_command::output;
 use weft_command::table::{Align, Table};
 
 use crate::result::{self, Better, Launch, Row};
@@ -77,7 +78,7 @@ impl Policy {
         match self {
             Self::GoBack => {
                 "go-back: InfiniBand's reliable connection in place of TCP, a packet for each FPDU; it has \
-                             no congestion\ncontrol, and sends at the rate of the link whatever is lost\n"
+                             no congestion control, and sends at the rate of the link whatever is lost\n"
                     .to_owned()
             }
             Self::Kernel => format!(
@@ -174,7 +175,8 @@ fn table(base: &StreamScenario, cases: &[Case]) -> String {
         ("placed early", Align::Right),
         ("buffered at most", Align::Right),
         ("sent again", Align::Right),
-    ]);
+    ])
+    .fold(3, output::columns());
     for Case { late, lost, policy, report } in cases {
         table.row([
             lost.to_string(),
@@ -192,8 +194,8 @@ fn table(base: &StreamScenario, cases: &[Case]) -> String {
     let notes: String =
         noted.filter(|policy| cases.iter().any(|case| case.policy == *policy)).map(Policy::note).collect();
     format!(
-        "in virtual time: {} FPDUs with markers and CRC, one in a segment, over Weft's own TCP; a link of {} Gb/s,\n\
-         {} us each way; who is late is so by up to {} us; a middlebox cuts {} % of the segments in \
+        "in virtual time: {} FPDUs with markers and CRC, one in a segment, over Weft's own TCP; a link of {} Gb/s, \
+         {} us each way; late segments are so by up to {} us; a middlebox cuts {} % of the segments in \
          two\n{notes}\n{table}",
         base.fpdus,
         base.rate as f64 / 1e9,

@@ -5,6 +5,7 @@ use crate::model::case::Case;
 use crate::model::job::{Cache, Kind};
 use crate::model::stack::Markers;
 use crate::runner::plan::{Plan, Results};
+use weft_command::output;
 use weft_command::table::{Align, Table};
 
 pub(crate) struct Split;
@@ -102,7 +103,7 @@ fn costs(plan: &Plan, results: &Results) -> Table {
     let names: Vec<String> = (0..plan.entries.len()).map(|entry| name(plan, entry)).collect();
     let mut columns = vec![("", Align::Left), ("size", Align::Right), ("cache", Align::Left)];
     columns.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).fold(3, output::columns());
     for (at, case) in plan.cases.iter().enumerate().filter(|(_, case)| case.label("markers").as_deref() == Some("off"))
     {
         let twin = |(_, other): &(usize, &Case)| {

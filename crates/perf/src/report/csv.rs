@@ -11,8 +11,9 @@ const TAIL: [&str; 6] = ["metric", "unit", "launch", "value", "p99", "worst"];
 /// One table of all documents. Between the contestant and the metric is a column for each key of any case; a cell is
 /// empty where its case lacks the key. Lines end with CR and LF.
 #[must_use]
-pub fn csv(documents: &[Document]) -> String {
-    let rows = || documents.iter().flat_map(|document| document.rows.iter().map(move |row| (document, row)));
+pub fn csv<'a>(documents: impl IntoIterator<Item = &'a Document> + Clone) -> String {
+    let rows =
+        || documents.clone().into_iter().flat_map(|document| document.rows.iter().map(move |row| (document, row)));
     let keys: BTreeSet<&str> = rows().flat_map(|(_, row)| row.case.keys().map(String::as_str)).collect();
     let head: Vec<String> = HEAD.into_iter().chain(keys.iter().copied()).chain(TAIL).map(str::to_owned).collect();
     let lines = rows().flat_map(|(document, row)| row.launches.iter().map(move |launch| (document, row, launch)));

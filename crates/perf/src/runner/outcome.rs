@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use weft_command::output;
 use weft_command::table::{Align, Table};
 
 use crate::contestants::mpi::Mpi;
@@ -112,7 +113,7 @@ pub(crate) fn table(plan: &Plan, results: &Results, document: &Document, afterwo
         text.push_str(&format!("\nan interval covers the median in {:.1} % of cases\n", 100.0 * covered.coverage));
     }
     if plan.entries.len() > 1 {
-        text.push_str("~ none is ahead: chance may have set the launches apart (rank-sum test, p >= 0.01)\n");
+        text.push_str("~ not told from the first (rank-sum test, p >= 0.01)\n");
     }
     text.push_str(afterword);
     if let Some(apart) = describe(results.cores_apart(), results.repeated) {
@@ -182,7 +183,7 @@ fn section_table(plan: &Plan, document: &Document, section: &[usize]) -> Table {
             Column::Plain(heading) | Column::Copies(heading) => columns.push((heading, Align::Right)),
             Column::None => {}
         }
-        if has_interval(metric) {
+        if has_interval(document, metric) {
             columns.push(("interval", Align::Right));
         }
         if metric.column == Column::WithP99 {
@@ -194,7 +195,7 @@ fn section_table(plan: &Plan, document: &Document, section: &[usize]) -> Table {
     if plan.entries.len() > 1 {
         columns.push((&ratio, Align::Right));
     }
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).fold(example.labels.len() + 2, output::columns());
     for &at in section {
         for entry in 0..plan.entries.len() {
             table_row(&mut table, plan, document, (entry, at), &metrics);
@@ -219,7 +220,7 @@ fn table_row(table: &mut Table, plan: &Plan, document: &Document, (entry, at): (
         let (row, cell) = (of(metric), |value: f64| format!("{:.3}", value * metric.scale()));
         let dash = || "-".to_owned();
         cells.push(row.and_then(|row| row.median).map_or_else(dash, cell));
-        if has_interval(metric) {
+        if has_interval(document, metric) {
             let interval = row.and_then(|row| row.interval);
             cells.push(interval.map_or_else(dash, |it| format!("{}..{}", cell(it.low), cell(it.high))));
         }
@@ -239,9 +240,10 @@ fn table_row(table: &mut Table, plan: &Plan, document: &Document, (entry, at): (
     table.row(cells);
 }
 
-/// Whether the table shows the interval of this figure. The document has it of all.
-fn has_interval(metric: &Metric) -> bool {
-    matches!(metric.column, Column::WithP99 | Column::Plain(_))
+/// Whether the table shows the interval of this figure: a few launches have none. The document has it of all figures.
+fn has_interval(document: &Document, metric: &Metric) -> bool {
+    let is_shown = matches!(metric.column, Column::WithP99 | Column::Plain(_));
+    is_shown && document.rows.iter().any(|row| row.metric == metric.name && row.interval.is_some())
 }
 
 fn cores_apart(results: &Results) -> Option<[f64; 3]> {

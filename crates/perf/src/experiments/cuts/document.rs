@@ -10,6 +10,7 @@ use weft_lab::Way;
 use crate::experiments::cuts::contestant::Contestant;
 use crate::experiments::cuts::sample::{Faults, Sample};
 use crate::runner::measurement::Measurement;
+use weft_command::output;
 use weft_command::table::{Align, Table};
 
 /// What is asked.
@@ -201,7 +202,7 @@ impl Results {
         let mut columns = vec![("", Align::Left), ("way", Align::Left), ("cuts", right)];
         columns.extend(["p50", "p90", "p99", "worst"].map(|heading| (heading, right)));
         columns.extend(["p50 none", "p90", "p99", "worst"].map(|heading| (heading, right)));
-        let mut table = Table::new(&columns);
+        let mut table = Table::new(&columns).fold(3, output::columns());
         for (contestant, way) in self.cases() {
             let values = |with_cut| self.of(contestant, way, with_cut).iter().map(of).collect::<Vec<_>>();
             let (with, without) = (values(true), values(false));
@@ -217,7 +218,7 @@ impl Results {
         let headings = ["sent", "lost", "doubled", "unordered", "damaged", "atomics", "miscounted"];
         let mut columns = vec![("", Align::Left)];
         columns.extend(headings.map(|heading| (heading, right)));
-        let mut table = Table::new(&columns);
+        let mut table = Table::new(&columns).fold(1, output::columns());
         for contestant in &self.contestants {
             let Some(faults) = self.all_faults(*contestant) else { continue };
             let of = |value: Option<u64>| value.map_or_else(|| "-".into(), |value| value.to_string());

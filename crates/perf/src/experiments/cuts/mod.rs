@@ -12,7 +12,6 @@ mod sample;
 mod schedule;
 pub(crate) mod side;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::result::Missing;
@@ -30,7 +29,7 @@ use crate::experiments::cuts::sample::{Faults, Sample};
 use crate::experiments::cuts::schedule::Pair;
 use crate::model::size::Size;
 use crate::runner::measurement::Measurement;
-use crate::runner::outputs::Outputs;
+use crate::runner::outputs::{Files, Outputs};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
@@ -91,9 +90,8 @@ pub(crate) struct Cuts {
     /// The peers to measure beside it (edge, iwarp, mptcp, tcp), or `none`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "mptcp,tcp")]
     vs: Vec<String>,
-    /// Write the result as JSON to this file; `-` is standard output, and the tables go to standard error
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 fn number_of_cuts() -> RangedU64ValueParser<usize> {
@@ -143,7 +141,7 @@ impl Cuts {
 /// Runs the experiment.
 pub(crate) fn run(arguments: &Cuts) -> Result<(), Failure> {
     let (contestants, plan, ways) = (arguments.contestants()?, arguments.plan()?, arguments.ways());
-    let outputs = Outputs::open(arguments.json.as_deref())?;
+    let outputs = arguments.files.open()?;
     let schedules: Vec<_> = contestants
         .iter()
         .map(|one| {

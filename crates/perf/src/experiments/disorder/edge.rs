@@ -4,6 +4,7 @@ use serde_json::json;
 use weft_simulate::{EdgeReport, EdgeScenario};
 
 use weft_command::failure::Failure;
+use weft_command::output;
 use weft_command::table::{Align, Table};
 
 use crate::experiments::disorder::{Disorder, PLACE, QUESTION, micros, millionths};
@@ -68,7 +69,8 @@ fn table(base: &EdgeScenario, cases: &[Case]) -> String {
         ("of itself %", Align::Right),
         ("packets lost", Align::Right),
         ("sent again", Align::Right),
-    ]);
+    ])
+    .fold(3, output::columns());
     for Case { links, late, lost, report, of_itself } in cases {
         table.row([
             links.to_string(),
@@ -82,8 +84,8 @@ fn table(base: &EdgeScenario, cases: &[Case]) -> String {
         ]);
     }
     format!(
-        "in virtual time: one connection of Edge writes for {} s over links of {} Mb/s, {} ms there and back; who is\n\
-         late is so by up to {} ms; of itself: beside the same links without faults\n\n{table}",
+        "in virtual time: one connection of Edge writes for {} s over links of {} Mb/s, {} ms there and back; late \
+         packets are so by up to {} ms; of itself: beside the same links without faults\n\n{table}",
         base.span.as_secs(),
         base.rate / 1_000_000,
         base.round_trip.as_millis(),

@@ -15,7 +15,7 @@ mod simulated;
 use serde_json::json;
 use weft::group::Group;
 use weft_command::failure::Failure;
-use weft_command::output::print_line;
+use weft_command::output::{self, print_line};
 use weft_command::table::{Align, Table};
 
 use crate::experiments::fence::figure::{Case, say};
@@ -117,7 +117,7 @@ fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], document: &Docum
     let headings: Vec<String> = loads.iter().map(|load| load.heading()).collect();
     let mut columns = vec![("ranks", Align::Right), ("", Align::Left)];
     columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Right)));
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).fold(2, output::columns());
     for case in cases {
         for who in case.who() {
             let key = |load: &Load| key(case.ranks, *load);

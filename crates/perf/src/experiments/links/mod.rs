@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
-use weft_command::output::complain;
+use weft_command::output::{self, complain};
 use weft_command::shape::shape_of_word;
 use weft_command::table::{Align, Table};
 use weft_lab::{BitsPerSecond, Plan, Shape, Way};
@@ -517,7 +517,7 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
     if arguments.cut_link.is_some() {
         columns.extend([("pause ms", right), ("before", right), ("while cut", right), ("full after ms", right)]);
     }
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).fold(if is_shaped { 3 } else { 2 }, output::columns());
     for cell in cells {
         let is_like = |other: &&Cell<'_>| other.all_but_shape() == cell.all_but_shape();
         table.row(cell.cells(arguments, cells.iter().find(is_like).filter(|_| is_shaped), document));
