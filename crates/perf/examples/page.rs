@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs};
 
-use weft_perf::report::page::{Beside, page};
+use weft_perf::report::page::{Beside, Entry, page};
 use weft_perf::result::Document;
 
 fn main() -> ExitCode {
@@ -19,8 +19,8 @@ fn main() -> ExitCode {
     }
     match paths.iter().map(|path| read(path)).collect::<Result<Vec<Document>, String>>() {
         Ok(documents) => {
-            let files = paths.iter().map(|path| name(path)).collect();
-            print!("{}", page(&documents, &Beside { files, ..Beside::default() }));
+            let entries = paths.iter().map(|path| Entry { file: name(path), ..Entry::default() }).collect();
+            print!("{}", page(&documents, &Beside { entries, ..Beside::default() }));
             ExitCode::SUCCESS
         }
         Err(complaint) => {

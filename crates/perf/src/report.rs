@@ -5,6 +5,7 @@
 
 mod case;
 pub mod chart;
+mod claim;
 mod contestant;
 pub mod csv;
 mod markup;
@@ -12,4 +13,5 @@ pub mod page;
 mod quantity;
 
 pub(crate) use case::describe;
+pub use claim::Claim;
 pub use contestant::{is_bound, is_weft};

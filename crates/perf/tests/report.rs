@@ -2,15 +2,15 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use roxmltree::{Document as Xml, Node, ParsingOptions};
 use serde_json::json;
 use support::Builder;
 use weft_perf::report::chart::{Chart, charts};
-use weft_perf::report::page::{Beside, Finding, page};
-use weft_perf::report::{csv, is_bound};
+use weft_perf::report::page::{Beside, Entry, Finding, page};
+use weft_perf::report::{Claim, csv, is_bound};
 use weft_perf::result::{Better, Document, Histogram, Launch, Row, Series};
 
 /// A name that is markup, an attribute's end and an entity at once, and mathematics for the library that draws.
@@ -32,9 +32,13 @@ fn texts<'a>(xml: &'a Xml, name: &str) -> Vec<Node<'a, 'a>> {
 }
 
 fn whole_page(documents: &[Document]) -> String {
-    let files = documents.iter().map(|document| format!("{} 1.json", document.test)).collect();
-    let finding = Finding { text: "The tail is long.".into(), source: "A, B, 1999".into() };
-    page(documents, &Beside { findings: BTreeMap::from([("latency".to_owned(), finding)]), files })
+    let entry = |document: &Document| Entry {
+        file: format!("{} 1.json", document.test),
+        finding: (document.test == "latency")
+            .then(|| Finding { text: "The tail is long.".into(), source: "A, B, 1999".into() }),
+        ..Entry::default()
+    };
+    page(documents, &Beside { entries: documents.iter().map(entry).collect(), ..Beside::default() })
 }
 
 /// A document that has a hostile name wherever it can have a name.
@@ -472,6 +476,26 @@ fn read(text: &str) -> Vec<Vec<String>> {
     }
     assert!(line.is_empty() && cell.is_empty(), "the last line has its end");
     lines
+}
+
+#[test]
+fn claims_are_told_those_first_that_fail() {
+    let claim = |name: &str, measured: Option<f64>| Claim {
+        text: format!("{name} {HOSTILE}"),
+        figure: HOSTILE.into(),
+        command: HOSTILE.into(),
+        minutes: 3.5,
+        expected: 1.2,
+        tolerance: 0.1,
+        unit: HOSTILE.into(),
+        better: Better::Less,
+        measured,
+    };
+    let claims = vec![claim("it holds", Some(1.1)), claim("it fails", None)];
+    let page = page(&[], &Beside { claims, ..Beside::default() });
+    let all = text(xml(&page).root());
+    assert!(all.contains("1 of 2 claims hold") && all.contains("not measured") && all.contains(HOSTILE));
+    assert!(all.find("it fails").unwrap() < all.find("it holds").unwrap());
 }
 
 #[test]

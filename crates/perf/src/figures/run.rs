@@ -1,6 +1,5 @@
 //! The command line of `weft figures`, and what it does.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -9,9 +8,11 @@ use weft_command::output::{complain, print, print_line};
 use weft_command::table::{Align, Table};
 
 use crate::figures::catalogue::{ALL, Experiment, Scale};
+use crate::figures::claims;
 use crate::figures::folder::{Folder, read};
 use crate::figures::measure;
-use crate::report::page::{Beside, Finding};
+use crate::report::Claim;
+use crate::report::page::{Beside, Entry, Finding};
 use crate::result::Document;
 
 const EXAMPLES: &str = "\
@@ -22,10 +23,12 @@ Examples:
   weft figures --list                                 what there is, what it asks, how long it takes
   weft figures --list links                           what is varied and measured, and the commands
   weft figures --from a.json b.json                   draw what weft perf --json has measured before
+  weft figures --claims                               measure what Weft claims of itself, and judge it
+  weft figures --claims --from figures/*.json         judge what was measured before
 
 What a folder has already from the same build and command is not measured again: an interrupted run goes on.
-Exit codes: 0 all was measured, 1 an experiment failed (the others are drawn), 2 the command line is wrong, 130
-interrupted (what was measured is drawn).";
+Exit codes: 0 all was measured, 1 an experiment failed (the others are drawn) or a claim does not hold, 2 the command
+line is wrong, 130 interrupted (what was measured is drawn).";
 
 /// What can be said on the command line.
 #[derive(Args, Debug)]
@@ -49,6 +52,9 @@ pub struct Figures {
     /// Measure also what the folder has already
     #[arg(long)]
     again: bool,
+    /// Measure what Weft claims of itself, and judge each claim
+    #[arg(long, conflicts_with = "list")]
+    claims: bool,
     /// List the experiments, or say all of those that are named, and end
     #[arg(long)]
     list: bool,
@@ -65,7 +71,7 @@ impl Figures {
 
     fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
         if self.experiments.is_empty() {
-            return Ok(ALL.iter().collect());
+            return Ok(if self.claims { claims::experiments() } else { ALL.iter().collect() });
         }
         let find = |name: &String| {
             ALL.iter().find(|one| one.name == name).ok_or_else(|| {
@@ -90,21 +96,50 @@ pub fn run(arguments: &Figures) -> Result<(), Failure> {
     if !arguments.from.is_empty() {
         let documents = arguments.from.iter().map(|path| Ok((stem(path), read(path)?)));
         let documents: Vec<_> = documents.collect::<Result<_, Failure>>()?;
-        let page = Folder::open(&arguments.out)?.draw(&documents, beside(&documents, false))?;
-        return print_line(page.display());
+        let claims = judge(arguments, &experiments, &documents);
+        let page = Folder::open(&arguments.out)?.draw(&documents, beside(&documents, claims.clone(), false))?;
+        print_line(page.display())?;
+        return tell(&claims);
     }
     let folder = Folder::open(&arguments.out)?;
     let outcome = measure::all(&experiments, scale, &folder, arguments.again)?;
+    let claims = judge(arguments, &experiments, &outcome.documents);
     if !outcome.documents.is_empty() {
-        let page = folder.draw(&outcome.documents, beside(&outcome.documents, true))?;
+        let page = folder.draw(&outcome.documents, beside(&outcome.documents, claims.clone(), true))?;
         complain(format_args!("{} of {} experiments", outcome.documents.len(), experiments.len()));
         outcome.left_out.iter().for_each(|why| complain(format_args!("left out: {why}")));
         print_line(page.display())?;
     }
+    let told = tell(&claims);
     match outcome.failures.first() {
         _ if outcome.is_interrupted => Err(Failure::Interrupted),
-        None => Ok(()),
+        None => told,
         Some(failure) => Err(Failure::Runtime(failure.clone())),
+    }
+}
+
+/// What was measured of the claims; nothing if that is not wanted.
+fn judge(arguments: &Figures, experiments: &[&Experiment], documents: &[(String, Document)]) -> Vec<Claim> {
+    if arguments.claims { claims::judge(experiments, arguments.scale(), documents) } else { Vec::new() }
+}
+
+/// Prints the claims, each in two lines.
+fn tell(claims: &[Claim]) -> Result<(), Failure> {
+    for claim in claims {
+        let minutes = format!("{:.1} minutes", claim.minutes);
+        let lines = format!(
+            "{} {}\n     here {}, expected {}: {}, {minutes}",
+            claim.verdict(),
+            claim.text,
+            claim.measurement(),
+            claim.expectation(),
+            claim.command
+        );
+        print_line(lines)?;
+    }
+    match claims.iter().filter(|claim| !claim.holds()).count() {
+        0 => Ok(()),
+        failed => Err(Failure::Runtime(format!("{failed} of {} claims do not hold here", claims.len()))),
     }
 }
 
@@ -113,15 +148,18 @@ fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "results".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// What the literature found, and the files beside the page, if the documents are there.
-fn beside(documents: &[(String, Document)], are_there: bool) -> Beside {
-    let finding = |one: &Experiment| {
-        let (_, document) = documents.iter().find(|(name, _)| name == one.name)?;
-        Some((document.test.clone(), Finding { text: one.found?.to_owned(), source: one.source.to_owned() }))
+/// What the page says beyond its documents, whose files are beside it or not.
+fn beside(documents: &[(String, Document)], claims: Vec<Claim>, are_there: bool) -> Beside {
+    let entry = |(name, _): &(String, Document)| {
+        let experiment = ALL.iter().find(|one| one.name == name);
+        let finding = |one: &Experiment| Some(Finding { text: one.found?.to_owned(), source: one.source.to_owned() });
+        Entry {
+            name: experiment.map_or_else(String::new, |one| one.name.to_owned()),
+            finding: experiment.and_then(finding),
+            file: if are_there { format!("{name}.json") } else { String::new() },
+        }
     };
-    let findings: BTreeMap<_, _> = ALL.iter().filter_map(finding).collect();
-    let file = |(name, _): &(String, Document)| if are_there { format!("{name}.json") } else { String::new() };
-    Beside { findings, files: documents.iter().map(file).collect() }
+    Beside { entries: documents.iter().map(entry).collect(), claims }
 }
 
 /// All that is known of these.

@@ -3,14 +3,14 @@
 //! The page is one file. It needs no network and no script, is light or dark as its reader prefers, and can be read
 //! with the keyboard alone.
 
+mod claims;
 mod document;
 mod figures;
 mod origin;
 mod verdicts;
 
-use std::collections::BTreeMap;
-
 use super::chart::STYLE;
+use super::claim::Claim;
 use super::markup::{element, escape, link, tag};
 use super::quantity::words;
 use crate::result::Document;
@@ -20,32 +20,51 @@ pub use document::Finding;
 const PAGE_STYLE: &str = include_str!("page/style.css");
 
 /// What the page says beyond its documents.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Beside {
-    /// What the literature found, by [`Document::test`].
-    pub findings: BTreeMap<String, Finding>,
-    /// For each document the name of the file beside the page that has all of its samples. Relative; empty for none.
-    pub files: Vec<String>,
+    /// Of each document, in their order. Documents without one have the default.
+    pub entries: Vec<Entry>,
+    /// What is claimed of these figures.
+    pub claims: Vec<Claim>,
+}
+
+/// What the page says of one document beyond what it has itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name among others of the same test; empty: the test's.
+    pub name: String,
+    /// What the literature found.
+    pub finding: Option<Finding>,
+    /// The name of the file beside the page that has all of its samples. Relative; empty for none.
+    pub file: String,
 }
 
 /// The page of these documents.
 #[must_use]
 pub fn page(documents: &[Document], beside: &Beside) -> String {
     let ids = ids(documents);
-    let entries = documents.iter().zip(&ids).map(|(document, id)| {
-        tag("li", &link(&format!("#{id}"), &format!("{}: {}", words(&document.test), document.question)))
-    });
-    let contents = element("nav", "aria-label=\"Contents\"", &tag("ol", &entries.collect::<String>()));
-    let sections = documents.iter().zip(&ids).enumerate().map(|(at, (document, id))| {
-        let file = beside.files.get(at).filter(|file| !file.is_empty());
-        document::section(document, id, beside.findings.get(&document.test), file.map(String::as_str))
-    });
+    let none = Entry::default();
+    let entry = |at: usize| beside.entries.get(at).unwrap_or(&none);
+    let titles: Vec<String> =
+        documents.iter().enumerate().map(|(at, document)| title(document, &entry(at).name)).collect();
+    let items = titles.iter().zip(&ids).map(|(title, id)| tag("li", &link(&format!("#{id}"), title)));
+    let contents = element("nav", "aria-label=\"Contents\"", &tag("ol", &items.collect::<String>()));
+    let sections = documents
+        .iter()
+        .enumerate()
+        .map(|(at, document)| document::section(document, &ids[at], &titles[at], entry(at)));
+    let claims = claims::section(&beside.claims);
     let body = [
         link("#main", "To the content").replacen("<a ", "<a class=\"skip\" ", 1),
         tag("header", &(tag("h1", "Weft, measured") + &tag("p", &escape(&introduction(documents))) + &contents)),
-        element("main", "id=\"main\"", &(verdicts::section(documents, &ids) + &sections.collect::<String>())),
+        element("main", "id=\"main\"", &(verdicts::section(documents, &ids) + &claims + &sections.collect::<String>())),
     ];
     format!("<!DOCTYPE html>\n<html lang=\"en\">\n{}\n<body>\n{}\n</body>\n</html>\n", head(), body.join("\n"))
+}
+
+/// `links unlike: what do several links carry together?`
+fn title(document: &Document, name: &str) -> String {
+    format!("{}: {}", words(if name.is_empty() { &document.test } else { name }), document.question)
 }
 
 /// Nothing is loaded from anywhere, and browsers are told to refuse it.

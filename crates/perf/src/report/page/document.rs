@@ -2,8 +2,7 @@
 
 use super::super::chart::{Chart, charts};
 use super::super::markup::{details, element, escape, link, tag};
-use super::super::quantity::words;
-use super::{figures, origin, verdicts};
+use super::{Entry, figures, origin, verdicts};
 use crate::result::Document;
 
 /// What others have found about the same question.
@@ -15,22 +14,21 @@ pub struct Finding {
     pub source: String,
 }
 
-/// The section under this id, with what the literature found, and the file that has all samples.
-pub(super) fn section(document: &Document, id: &str, finding: Option<&Finding>, file: Option<&str>) -> String {
-    let heading = format!("{}: {}", words(&document.test), document.question);
+/// The section under this id.
+pub(super) fn section(document: &Document, id: &str, title: &str, entry: &Entry) -> String {
     let charts: String = charts(document).iter().map(figure).collect();
     let notes: String = document.notes.iter().map(|note| tag("li", &escape(note))).collect();
     let parts = [
-        element("h2", &format!("id=\"{id}-title\""), &escape(&heading)),
+        element("h2", &format!("id=\"{id}-title\""), &escape(title)),
         origin::warnings(document),
-        literature(finding),
+        literature(entry.finding.as_ref()),
         element("p", "class=\"found\"", &format!("What we found: {}", escape(&verdicts::sentence(document)))),
         element("div", "class=\"charts\"", &charts),
         if notes.is_empty() { String::new() } else { tag("ul", &notes) },
         tag("h3", "Figures"),
         figures::tables(document),
         origin::missing(document),
-        samples(document, file),
+        samples(document, &entry.file),
         origin::origin(document),
     ];
     element("section", &format!("id=\"{id}\" aria-labelledby=\"{id}-title\""), &parts.join("\n")) + "\n"
@@ -47,10 +45,11 @@ fn literature(finding: Option<&Finding>) -> String {
 }
 
 /// The value of each launch here, everything else in the file.
-fn samples(document: &Document, file: Option<&str>) -> String {
-    let all = file.map_or_else(String::new, |file| {
-        tag("p", &format!("All samples, as JSON: {}", link(&format!("./{}", address(file)), file)))
-    });
+fn samples(document: &Document, file: &str) -> String {
+    let all = match file {
+        "" => String::new(),
+        file => tag("p", &format!("All samples, as JSON: {}", link(&format!("./{}", address(file)), file))),
+    };
     all + &details(false, "Samples: the figure of each launch", &origin::code(&figures::samples(document)))
 }
 
