@@ -26,9 +26,27 @@ impl Facet<'_> {
 
 /// A case in words: `size 4 KiB, links 2`.
 pub(crate) fn describe(case: &Case) -> String {
-    let parts: Vec<String> =
-        case.iter().map(|(key, value)| format!("{} {}", words(key), of_case(key, value))).collect();
-    parts.join(", ")
+    let part = |(key, value): (&String, &Value)| match value.as_bool() {
+        Some(is_so) => flag_in_words(key, is_so),
+        None => format!("{} {}", words(key), of_case(key, value)),
+    };
+    case.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// What a key that is true or false says: `with cut`, `without cut`; `pinned`, `not pinned`.
+pub(super) fn flag_in_words(key: &str, is_so: bool) -> String {
+    match (words(key), is_so) {
+        (text, true) => text,
+        (text, false) => {
+            text.strip_prefix("with ").map_or_else(|| format!("not {text}"), |what| format!("without {what}"))
+        }
+    }
+}
+
+/// The key that is true in some rows and false in others, if there is one: what happens, and the same without it.
+pub(super) fn flag<'a>(rows: &[&'a Row]) -> Option<&'a str> {
+    let has = |key: &str, wanted: bool| values(rows, key).iter().any(|value| value.as_bool() == Some(wanted));
+    keys(rows).into_iter().find(|key| has(key, true) && has(key, false))
 }
 
 /// Metrics that the charts are of, in the order of the rows: those that the experiment is about; where it names none,
@@ -106,11 +124,11 @@ pub(super) fn axis<'a>(rows: &[&'a Row]) -> Option<&'a str> {
     keys.max_by_key(|key| (count(key), std::cmp::Reverse(rank(key))))
 }
 
-/// Groups of rows that differ in the axis and the contestant alone, in the order of the rows. Bounds are in each group
+/// Groups of rows that differ in these keys and the contestant alone, in the order of the rows. Bounds are in each group
 /// whose case theirs does not contradict.
-pub(super) fn facets<'a>(rows: &[&'a Row], axis: Option<&str>) -> Vec<Facet<'a>> {
+pub(super) fn facets<'a>(rows: &[&'a Row], along: &[&str]) -> Vec<Facet<'a>> {
     let differing: Vec<&str> =
-        keys(rows).into_iter().filter(|key| Some(*key) != axis && values(rows, key).len() > 1).collect();
+        keys(rows).into_iter().filter(|key| !along.contains(key) && values(rows, key).len() > 1).collect();
     let mut facets: Vec<Facet> = Vec::new();
     for row in rows.iter().filter(|row| !is_bound(&row.contestant)) {
         let part = |key: &&str| Some(((*key).to_owned(), row.case.get(*key)?.clone()));
@@ -146,9 +164,20 @@ mod tests {
             .collect();
         let rows: Vec<&Row> = all.iter().collect();
         assert_eq!(axis(&rows), Some("ranks"));
-        let facets = facets(&rows, axis(&rows));
+        let facets = facets(&rows, &["ranks"]);
         assert_eq!(facets.iter().map(Facet::label).collect::<Vec<_>>(), ["puts 0", "puts 1", "puts 8"]);
         assert!(facets.iter().all(|facet| facet.rows.len() == 4));
+    }
+
+    #[test]
+    fn a_flag_tells_with_and_without() {
+        let all = [true, false].map(|with| row("edge", &[("way", "silent".into()), ("with_cut", with.into())]));
+        let rows: Vec<&Row> = all.iter().collect();
+        assert_eq!(flag(&rows), Some("with_cut"));
+        assert_eq!(flag(&rows[..1]), None);
+        assert_eq!(describe(&rows[0].case), "way silent, with cut");
+        assert_eq!(describe(&rows[1].case), "way silent, without cut");
+        assert_eq!(flag_in_words("pinned", false), "not pinned");
     }
 
     #[test]
@@ -161,7 +190,7 @@ mod tests {
         ];
         let rows: Vec<&Row> = all.iter().collect();
         assert_eq!(axis(&rows), None);
-        let facets = facets(&rows, None);
+        let facets = facets(&rows, &[]);
         assert_eq!(facets.iter().map(|facet| facet.rows.len()).collect::<Vec<_>>(), [2, 3]);
     }
 }

@@ -34,10 +34,8 @@ pub fn charts(document: &Document) -> Vec<Chart> {
     for metric in main_metrics(document) {
         let rows = rows_of(document, metric);
         let mut pictures = match axis(&rows) {
-            Some(key) => {
-                facets(&rows, Some(key)).iter().map(|facet| lines::draw(document, facet, key, &styles)).collect()
-            }
-            None => vec![bars::draw(&facets(&rows, None), &styles)],
+            Some(key) => facets(&rows, &[key]).iter().map(|facet| lines::draw(document, facet, key, &styles)).collect(),
+            None => vec![bars::draw(&facets(&rows, &[]), &styles)],
         };
         pictures.extend(distribution::draw(&rows, &styles));
         pictures.extend(series::draw(&rows, &styles));

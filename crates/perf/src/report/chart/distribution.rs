@@ -1,6 +1,6 @@
 //! All that was seen, not medians alone: which share was at most this long, and which share was longer.
 
-use super::super::case::{axis, facets};
+use super::super::case::{axis, facets, flag, flag_in_words};
 use super::super::contestant::is_bound;
 use super::super::quantity::{case_number, percent, quantity, words};
 use super::axis::Axis;
@@ -22,13 +22,15 @@ const MOST_POINTS: usize = 240;
 /// Percentiles that have a note.
 const TOLD: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// For each facet of these rows the distributions at the least and at the largest value of the axis.
+/// For each facet of these rows the distributions at the least and at the largest value of the axis. Rows with and without
+/// something are in one picture, those without it with thinner lines.
 pub(super) fn draw(rows: &[&Row], styles: &Styles) -> Vec<Picture> {
     let kept: Vec<&Row> =
         rows.iter().copied().filter(|row| !is_bound(&row.contestant) && row.histogram().is_some()).collect();
-    let key = axis(&kept);
+    let (key, flag) = (axis(&kept), flag(&kept));
+    let along: Vec<&str> = [key, flag].into_iter().flatten().collect();
     let mut pictures = Vec::new();
-    for facet in facets(&kept, key) {
+    for facet in facets(&kept, &along) {
         let place = |row: &Row| row.case.get(key?)?.as_f64();
         let mut places: Vec<f64> = facet.rows.iter().filter_map(|row| place(row)).collect();
         places.sort_by(f64::total_cmp);
@@ -38,31 +40,41 @@ pub(super) fn draw(rows: &[&Row], styles: &Styles) -> Vec<Picture> {
             let here: Vec<&Row> = facet.rows.iter().copied().filter(|row| place(row) == Some(*at)).collect();
             let case = key.map(|key| format!("{} {}", words(key), case_number(key, *at)));
             let label: Vec<String> = case.into_iter().chain([facet.label()]).filter(|part| !part.is_empty()).collect();
-            pictures.extend(picture(&here, &label.join(", "), styles));
+            pictures.extend(picture(&here, &label.join(", "), flag, styles));
         }
         if places.is_empty() {
-            pictures.extend(picture(&facet.rows, &facet.label(), styles));
+            pictures.extend(picture(&facet.rows, &facet.label(), flag, styles));
         }
     }
     pictures
 }
 
-fn picture(rows: &[&Row], label: &str, styles: &Styles) -> Option<Picture> {
-    let lines: Vec<(&str, Style, &Row, Histogram)> = styles
-        .all()
-        .filter_map(|(name, style)| {
-            let row = rows.iter().find(|row| row.contestant == name)?;
+/// A line of a picture: what it is called, how it is drawn, and of what.
+type Line<'a> = (String, Style, &'a Row, Histogram);
+
+fn picture(rows: &[&Row], label: &str, flag: Option<&str>, styles: &Styles) -> Option<Picture> {
+    let line = |(name, style): (&str, Style)| {
+        let of_name = rows.iter().filter(move |row| row.contestant == name);
+        let lines = of_name.filter_map(move |row| {
+            let is_so = flag.and_then(|key| Some((key, row.case.get(key)?.as_bool()?)));
+            let (name, style) = match is_so {
+                None => (name.to_owned(), style.clone()),
+                Some((key, true)) => (format!("{name}, {}", flag_in_words(key, true)), style.clone()),
+                Some((key, false)) => (format!("{name}, {}", flag_in_words(key, false)), style.thin()),
+            };
             Some((name, Style { mark: None, ..style }, *row, merged(&row.histogram()?)))
-        })
-        .collect();
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let lines: Vec<Line> = styles.all().flat_map(line).collect();
     let (_, _, first, _) = lines.first()?;
     let x = horizontal(first, &lines)?;
-    let whole = |(_, style, row, histogram): &(&str, Style, &Row, Histogram)| Shape::Line {
+    let whole = |(_, style, row, histogram): &Line| Shape::Line {
         style: style.clone(),
         points: told(row, shares(histogram)),
         is_stepped: true,
     };
-    let tail = |(_, style, _, histogram): &(&str, Style, &Row, Histogram)| Shape::Line {
+    let tail = |(_, style, _, histogram): &Line| Shape::Line {
         style: style.clone(),
         points: above(histogram),
         is_stepped: true,
@@ -72,10 +84,7 @@ fn picture(rows: &[&Row], label: &str, styles: &Styles) -> Option<Picture> {
     let panel = |title: &str, height, x, y, shapes| Panel { title: title.to_owned(), height, left: LEFT, x, y, shapes };
     Some(Picture {
         title: title(first, label, ", distribution"),
-        legend: lines
-            .iter()
-            .map(|(name, style, _, _)| Key { name: (*name).to_owned(), style: style.clone() })
-            .collect(),
+        legend: lines.iter().map(|(name, style, _, _)| Key { name: name.clone(), style: style.clone() }).collect(),
         panels: vec![
             panel(
                 "share at or below",
@@ -91,14 +100,12 @@ fn picture(rows: &[&Row], label: &str, styles: &Styles) -> Option<Picture> {
 }
 
 /// How much was seen of each.
-fn seen(lines: &[(&str, Style, &Row, Histogram)]) -> String {
-    let of = |(name, _, _, histogram): &(&str, Style, &Row, Histogram)| {
-        format!("{name} {}", histogram.counts.iter().sum::<u64>())
-    };
+fn seen(lines: &[Line]) -> String {
+    let of = |(name, _, _, histogram): &Line| format!("{name} {}", histogram.counts.iter().sum::<u64>());
     lines.iter().map(of).collect::<Vec<_>>().join(", ")
 }
 
-fn horizontal(row: &Row, lines: &[(&str, Style, &Row, Histogram)]) -> Option<Axis> {
+fn horizontal(row: &Row, lines: &[Line]) -> Option<Axis> {
     let values = || lines.iter().flat_map(|(_, _, _, histogram)| histogram.values.iter().copied());
     let high = values().reduce(f64::max)?;
     // Zero has no place on a logarithmic axis: it is drawn at its left end.

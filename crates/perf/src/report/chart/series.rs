@@ -25,7 +25,7 @@ const MOST_PARTS: usize = 320;
 /// For each facet of these rows the launch in the middle of each contestant.
 pub(super) fn draw(rows: &[&Row], styles: &Styles) -> Vec<Picture> {
     let kept: Vec<&Row> = rows.iter().copied().filter(|row| middle(row).is_some()).collect();
-    facets(&kept, None).iter().filter_map(|facet| picture(&facet.rows, &facet.label(), styles)).collect()
+    facets(&kept, &[]).iter().filter_map(|facet| picture(&facet.rows, &facet.label(), styles)).collect()
 }
 
 fn picture(rows: &[&Row], label: &str, styles: &Styles) -> Option<Picture> {

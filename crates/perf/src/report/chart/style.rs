@@ -46,6 +46,13 @@ const STYLES: [(&str, Option<&str>, MarkerShape); super::super::contestant::MOST
 /// Contestants that often meet have the same style in all documents.
 const USUAL: [(&str, usize); 6] = [("iwarp", 0), ("edge", 2), ("shm", 4), ("sockets", 1), ("libfabric", 3), ("ucx", 5)];
 
+impl Style {
+    /// The same contestant without what its other line shows.
+    pub(super) fn thin(&self) -> Self {
+        Self { dash: Some("2 3"), width: 1.25, ..self.clone() }
+    }
+}
+
 /// The style of each contestant that is drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Styles(Vec<(String, usize)>);
