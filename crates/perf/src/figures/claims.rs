@@ -36,7 +36,7 @@ enum Is {
 }
 
 const EIGHT_BYTES: Case = &[("size_bytes", Is::Number(8.0))];
-const LOSS_AT_A_DISTANCE: Case = &[("each_link", Is::Word("rate 200 Mb/s, delay 10ms, loss 0.1 %"))];
+const LOSS_AT_A_DISTANCE: Case = &[("round_trip_ms", Is::Number(20.0)), ("loss_percent", Is::Number(0.1))];
 const NEIGHBOURS: Case = &[("ranks", Is::Number(64.0)), ("puts", Is::Number(1.0))];
 const POSTED: Case = &[("receive", Is::Word("exact")), ("queue", Is::Word("posted")), ("which", Is::Word("the same"))];
 
