@@ -178,7 +178,7 @@ pub(crate) const ALL: [Experiment; 21] = [
             "links --links 2 --rate 200M --pattern ping-pong,one-way,two-way --size 4,64K --seconds 0.7 --vs none",
             "links --links 4 --pattern ping-pong,one-way,two-way --size 4,1K,64K,1M --seconds 1 --vs tcp",
         ],
-        [0.3, 4.0, 20.0],
+        [0.3, 4.0, 140.0],
     )
     .asks(
         "What do size and direction change?",
@@ -300,7 +300,7 @@ pub(crate) const ALL: [Experiment; 21] = [
             "mpi --library mpich --test latency --size 8 --quick",
             "mpi --library mpich --test latency,bandwidth --size 8,4K,256K",
         ],
-        [0.2, 2.7, 20.0],
+        [0.2, 2.7, 35.0],
     )
     .asks(
         "How fast are MPI programs over Weft?",

@@ -401,7 +401,8 @@ impl Cell<'_> {
 
     fn rows(&self) -> Vec<result::Row> {
         let row = |(name, unit, better, value): &Figure| {
-            let launch = |(one, at): (&Summary, u32)| Some(self.detailed(name, one, Launch::of(at, value(one)?)));
+            let launch =
+                |(one, at): (&Summary, u32)| Some(self.detailed(name, one, Launch::of(at, finite(value(one))?)));
             let launches: Vec<_> = self.summaries.iter().zip(0..).filter_map(launch).collect();
             let row = result::Row::new(self.name(), self.key(), (*name, *unit, *better), launches);
             (!row.launches.is_empty()).then(|| if MAIN.contains(name) { row.as_main() } else { row })
@@ -472,6 +473,11 @@ impl Cell<'_> {
         }
         cells
     }
+}
+
+/// Of a stream that brought nothing there is no cost of a byte.
+fn finite(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite())
 }
 
 /// Throughput over time.
