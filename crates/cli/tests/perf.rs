@@ -28,9 +28,10 @@ fn report_of(arguments: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&output.stdout).unwrap(), text)
 }
 
-/// The rows with this metric.
+/// The rows of contestants with this metric.
 fn rows<'a>(report: &'a Value, metric: &str) -> Vec<&'a Value> {
-    report["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == metric).collect()
+    let is_bound = |row: &Value| row["contestant"].as_str().is_some_and(|name| name.starts_with("bound:"));
+    report["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == metric && !is_bound(row)).collect()
 }
 
 /// Medians of the first contestant and of its only peer in each case, all of which must be numbers.
