@@ -1,5 +1,6 @@
 //! An established connection.
 
+mod confirmation;
 pub(crate) mod passing;
 mod receiving;
 mod sending;
@@ -14,17 +15,19 @@ use weft_base::{Random, Time};
 use weft_wire::edge::addresses::MAX_RAILS;
 use weft_wire::edge::frame::NotReady;
 use weft_wire::edge::packet::Packet as Bytes;
-use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, PROOF_LENGTH, RESET_TOKEN_LENGTH};
+use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, RESET_TOKEN_LENGTH};
 
 use crate::counters::Counters;
-use crate::hints::Refused;
-use crate::life::{Closing, Event, Phase};
 use crate::outgoing::Outgoing;
 use crate::pairing::Pairing;
+use crate::phase::{Closing, Event, Phase, Refused};
 use crate::rail::{Place, Rail};
 use crate::round_trip::nanos;
 use crate::sent::{IDLE_PACKETS, Packet};
 use crate::settings::Settings;
+
+pub use confirmation::Confirmation;
+use confirmation::confirms;
 
 /// Refusals that wait to be told. What does not fit comes again.
 const MAX_REFUSALS: usize = 64;
@@ -43,17 +46,6 @@ pub(crate) mod control {
     pub(crate) const CLOSE: u8 = 0x04;
     pub(crate) const CONFIRM: u8 = 0x08;
     pub(crate) const ADDRESSES: u8 = 0x10;
-}
-
-/// The third message of set-up, from this side's point of view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confirmation {
-    /// This side has called: it stands in each packet until one has arrived.
-    Say([u8; PROOF_LENGTH]),
-    /// This side was called: nothing is taken, and nothing sent, before it has come.
-    Expect([u8; PROOF_LENGTH]),
-    /// It is done.
-    Done,
 }
 
 /// What set-up has agreed on.
@@ -95,7 +87,7 @@ impl Established {
         let Confirmation::Expect(expected) = &self.confirmation else { return true };
         let Ok(packet) = Bytes::parse(datagram) else { return false };
         let is_ours = packet.header.destination == self.local && packet.header.rail == 0;
-        is_ours && packet.verify(0).is_ok_and(|packet| receiving::confirms(&packet, expected))
+        is_ours && packet.verify(0).is_ok_and(|packet| confirms(&packet, expected))
     }
 
     /// A peer of which nothing is known but where it is: as this side is.

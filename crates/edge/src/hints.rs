@@ -12,7 +12,7 @@ use weft_wire::edge::BASE_DATAGRAM;
 use weft_wire::edge::packet::Packet as Bytes;
 
 use crate::connection::Connection;
-use crate::life::Phase;
+use crate::phase::{Phase, Refused};
 use crate::rail::Rail;
 use crate::sent::Packet;
 
@@ -28,17 +28,6 @@ const REFUSED_FOR: Duration = Duration::from_secs(1);
 const REFUSALS: u32 = 2;
 /// ... and nothing has come from the peer for this long: then its program has ended.
 const SILENT_FOR: Duration = Duration::from_secs(2);
-
-/// The peer's host says that nobody has the peer's port.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused {
-    /// Since when.
-    since: Time,
-    /// When it said so last of a packet that counts.
-    last: Time,
-    /// Packets that count.
-    count: u32,
-}
 
 impl Connection {
     /// Somebody on the way says something about a packet that this side sent, perhaps. Returns whether it quotes one

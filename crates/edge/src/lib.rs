@@ -16,8 +16,10 @@ mod life;
 mod mtu;
 mod outgoing;
 mod pairing;
+mod phase;
 mod rail;
 mod rail_lifecycle;
+mod rail_state;
 mod received;
 mod round_trip;
 mod sent;
@@ -29,10 +31,10 @@ pub use batch::{Batch, Datagram, Piece};
 pub use connection::passing::MOST_PASSED;
 pub use connection::{Confirmation, Connection, Established, Meta};
 pub use counters::Counters;
-pub use life::{Ending, Event};
 pub use outgoing::{Options, Segment, Source};
 pub use pairing::RailAddress;
-pub use rail_lifecycle::{Out, RailInfo, RailState};
+pub use phase::{Ending, Event};
+pub use rail_state::{Out, RailInfo, RailState};
 pub use settings::Settings;
 
 /// Takes the segments that arrive.

@@ -1,9 +1,6 @@
 //! How a connection lives and ends: probes, the peer time-out, closing, a peer that moves.
 
 use core::time::Duration;
-use std::net::SocketAddr;
-
-use arrayvec::ArrayVec;
 
 use weft_base::Time;
 use weft_wire::edge::RESET_TOKEN_LENGTH;
@@ -11,6 +8,7 @@ use weft_wire::edge::frame::MAX_REASON;
 
 use crate::connection::striping::has;
 use crate::connection::{Connection, control};
+use crate::phase::{Ending, Event, Phase};
 use crate::rail::{Rail, Silence, Verdict};
 use crate::round_trip::nanos;
 
@@ -27,58 +25,6 @@ const MOST_DOUBT: Duration = Duration::from_millis(100);
 const ABORT_PROBES: u32 = 4;
 /// The most events that wait to be taken. Each kind but `Moved` comes once; of that no more are kept than fit.
 const MAX_EVENTS: usize = 8;
-
-/// Something that the user should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The caller has confirmed, and has the key if there is one: what it sends is taken from now on.
-    Confirmed,
-    /// The peer has sent all that it will ever send, and all of it is placed.
-    PeerClosed,
-    /// The peer is now found at this address.
-    Moved(SocketAddr),
-    /// The connection is over.
-    Ended(Ending),
-}
-
-/// How a connection ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Both sides have closed, and all is acknowledged.
-    Closed,
-    /// This side has given it up, and the peer knows.
-    Aborted,
-    /// The peer has acknowledged what was never sent. It is told that the connection is given up.
-    Misbehaved,
-    /// The peer has given it up.
-    PeerAborted(ArrayVec<u8, MAX_REASON>),
-    /// The peer knows nothing of it any more: it was started anew.
-    Reset,
-    /// The peer has not said a word for the peer time-out.
-    Gone,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Open,
-    /// This side has given up; the peer is told.
-    Aborting,
-    /// It is over; a peer that has not heard the last word is answered until then.
-    Lingering(Time),
-    Over,
-}
-
-/// Where closing stands.
-#[derive(Debug, Default)]
-pub(crate) struct Closing {
-    pub(crate) wanted: bool,
-    pub(crate) said: bool,
-    pub(crate) heard: bool,
-    /// How it has ended.
-    pub(crate) is_told: bool,
-    pub(crate) peer_end: Option<u64>,
-    pub(crate) reason: ArrayVec<u8, MAX_REASON>,
-}
 
 impl Connection {
     /// Closes gracefully: what the source still has is sent, and when all is acknowledged the peer is told. The

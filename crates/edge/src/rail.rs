@@ -8,7 +8,7 @@ use weft_congestion::{EcnValidation, Pacer};
 
 use crate::congestion::Window;
 use crate::mtu::Mtu;
-use crate::rail_lifecycle::Out;
+use crate::rail_state::Out;
 use crate::received::Received;
 use crate::round_trip::{RoundTrip, nanos};
 use crate::sent::Sent;

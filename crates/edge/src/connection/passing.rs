@@ -10,8 +10,8 @@ use weft_wire::edge::packet::HEADER_LENGTH;
 use super::sending::{Draft, MOST_ACK};
 use super::{Confirmation, Connection};
 use crate::batch::Batch;
-use crate::life::Phase;
 use crate::outgoing::Segment;
+use crate::phase::Phase;
 
 /// The longest segment that may pass, header and payload: with an acknowledgement it fits into every datagram.
 pub const MOST_PASSED: usize = BASE_DATAGRAM - HEADER_LENGTH - MOST_ACK - SEGMENT_OVERHEAD - 2;

@@ -5,13 +5,13 @@ use core::time::Duration;
 use arrayvec::ArrayVec;
 use weft_base::Time;
 use weft_congestion::EcnCounts;
-use weft_wire::edge::PROOF_LENGTH;
 use weft_wire::edge::ack::Ack;
 use weft_wire::edge::frame::{self, Close, Frame, NotReady, Segment};
 use weft_wire::edge::packet::Packet as Bytes;
 
-use super::{Confirmation, Connection, Meta, control};
-use crate::life::{Ending, Event, Phase};
+use super::confirmation::{Confirmation, confirms};
+use super::{Connection, Meta, control};
+use crate::phase::{Ending, Event, Phase};
 use crate::rail::Place;
 use crate::received::Wish;
 use crate::round_trip::nanos;
@@ -398,20 +398,6 @@ impl Connection {
             self.counters.false_frames += 1;
         }
     }
-}
-
-/// Whether a packet that was verified confirms as it should.
-pub(super) fn confirms(packet: &Bytes<'_>, expected: &[u8; PROOF_LENGTH]) -> bool {
-    let said = packet.frames().find_map(|frame| match frame {
-        Frame::Confirm(proof) => Some(proof),
-        _ => None,
-    });
-    said.is_some_and(|proof| is_equal(&proof, expected))
-}
-
-/// In a time that does not depend on where they differ.
-fn is_equal(a: &[u8; PROOF_LENGTH], b: &[u8; PROOF_LENGTH]) -> bool {
-    a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use weft_base::Time;
 use weft_congestion::share;
 
 use super::Connection;
-use crate::life::Phase;
+use crate::phase::Phase;
 use crate::rail::Rail;
 
 /// Rails, as bits.
