@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::receiving::IncomingKey;
+use super::keys::IncomingKey;
 
 /// So many of the messages that wait are looked at when something is given back, so that one that does not fit stops
 /// nobody.

@@ -1,34 +1,15 @@
 //! What packets bring.
 
-use slotmap::{KeyData, new_key_type};
+use slotmap::KeyData;
 use weft_base::{PeerId, Time};
 use weft_wire::message::{Class, Envelope, MAX_RECORDS, Outcome, PACKET_HEADER_LENGTH, PacketHeader, Parts, Record};
 
-use super::outgoing::{id, total};
-use super::receiving::{Body, Incoming, IncomingKey, Reading};
-use super::{Machine, Violation};
+use super::Machine;
+use super::keys::{AnswerKey, IncomingKey, PacketKey, id};
+use super::outgoing::total;
+use super::record::{Body, Called, Held, Incoming, Reading};
+use super::terms::Violation;
 use crate::host::{CallId, Failure, Host};
-
-new_key_type! {
-    pub(super) struct PacketKey;
-    pub(super) struct AnswerKey;
-}
-
-/// A data packet whose credit is kept back.
-pub(super) struct Held {
-    pub(super) peer: PeerId,
-    /// What it brought and is still there.
-    pub(super) records: usize,
-}
-
-/// A peer's call that was not answered.
-pub(super) struct Called {
-    pub(super) peer: PeerId,
-    id: u64,
-    packet: PacketKey,
-    /// Until it is handed on.
-    body: Option<Vec<u8>>,
-}
 
 /// The packet at hand, which is held if something of it must be.
 pub(super) struct Arrival {

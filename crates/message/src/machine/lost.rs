@@ -3,10 +3,11 @@
 use weft_base::{PeerId, Time};
 use weft_wire::message::Record;
 
-use super::outgoing::{Outgoing, Stage};
+use super::Machine;
+use super::keys::IncomingKey;
 use super::peer::Link;
-use super::receiving::{Body, IncomingKey};
-use super::{Machine, Terms, Violation};
+use super::record::{Body, Outgoing, Stage};
+use super::terms::{Terms, Violation};
 use crate::host::{Failure, Host};
 use crate::settings::Settings;
 

@@ -3,52 +3,14 @@
 use weft_base::PeerId;
 use weft_wire::message::{Envelope, Outcome, Parts, Record};
 
-use slotmap::{Key, KeyData};
+use slotmap::KeyData;
 
-use super::peer::{CallKey, Link, Queued, SendKey};
-use super::{Machine, Send, Violation, write_ticket};
+use super::Machine;
+use super::keys::{CallKey, SendKey, write_ticket};
+use super::peer::{Link, Queued};
+use super::record::{Call, Outgoing, Stage};
+use super::terms::{Send, Violation};
 use crate::host::{Failure, Host, Ticket};
-
-/// A message that has not completed.
-pub(super) struct Outgoing<S> {
-    pub(super) peer: PeerId,
-    pub(super) envelope: Envelope,
-    pub(super) length: u64,
-    pub(super) delivery: bool,
-    /// Which of two is older.
-    pub(super) order: u64,
-    pub(super) stage: Stage,
-    pub(super) user: S,
-}
-
-/// How far it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Queued,
-    /// So many bytes of it have gone out. The others follow.
-    Streaming {
-        position: u64,
-    },
-    /// The peer has it whole, and will say when it is delivered.
-    Delivering,
-    /// The peer will say where to write it.
-    Asked,
-    Writing {
-        under_way: usize,
-        failed: Option<Failure>,
-        taken: Option<Outcome>,
-    },
-    /// The peer reads it.
-    Exposed,
-}
-
-/// A call that was not answered.
-pub(super) struct Call {
-    pub(super) peer: PeerId,
-    pub(super) ticket: Ticket,
-    /// Until it is sent.
-    pub(super) body: Option<Vec<u8>>,
-}
 
 impl<H: Host> Machine<H> {
     /// Sends a message. It is queued when it can't be sent at once; [`Host::sent`] tells when it has completed.
@@ -209,10 +171,6 @@ impl<H: Host> Machine<H> {
             host.answered(call.ticket, answer);
         }
     }
-}
-
-pub(super) fn id<K: Key>(key: K) -> u64 {
-    key.data().as_ffi()
 }
 
 const fn result(outcome: Outcome) -> Result<(), Failure> {

@@ -4,8 +4,9 @@ use weft_base::{PeerId, Time};
 use weft_wire::message::{Class, MAX_RECORDS, PACKET_HEADER_LENGTH, PacketHeader, Parts, Record, UNASKED_BYTES};
 
 use super::Machine;
-use super::outgoing::{Stage, id};
-use super::peer::{CallKey, Queued, SendKey};
+use super::keys::{CallKey, SendKey, id};
+use super::peer::Queued;
+use super::record::Stage;
 use crate::host::{Failure, Host};
 
 /// A packet that is being written.

@@ -2,19 +2,12 @@
 
 use std::collections::VecDeque;
 
-use slotmap::new_key_type;
 use weft_base::{PeerId, Time};
 use weft_wire::message::Record;
 
-use super::Terms;
 use super::credits::{Allowance, CreditsOwed};
-use super::incoming::AnswerKey;
-use super::receiving::IncomingKey;
-
-new_key_type! {
-    pub(super) struct SendKey;
-    pub(super) struct CallKey;
-}
+use super::keys::{AnswerKey, CallKey, IncomingKey, SendKey};
+use super::terms::Terms;
 
 /// While so many records wait for control credits, a peer gets no data credits back, for with them it could make us
 /// queue more.

@@ -2,9 +2,11 @@
 
 use weft_wire::message::Envelope;
 
+use super::Machine;
 use super::incoming::Arrival;
-use super::receiving::{Body, Incoming, IncomingKey};
-use super::{Machine, Violation};
+use super::keys::IncomingKey;
+use super::record::{Body, Incoming};
+use super::terms::Violation;
 use crate::host::Host;
 
 impl<H: Host> Machine<H> {

@@ -3,16 +3,13 @@
 use weft_base::PeerId;
 use weft_wire::message::{Parts, Record, RemotePart};
 
-use slotmap::{Key, KeyData};
+use slotmap::KeyData;
 
-use super::outgoing::id;
-use super::peer::SendKey;
-use super::receiving::{Body, Destination, Incoming, IncomingKey};
-use super::{Machine, Violation};
+use super::Machine;
+use super::keys::{IncomingKey, SendKey, WRITE, id};
+use super::record::{Body, Destination, Incoming};
+use super::terms::Violation;
 use crate::host::{Failure, Host, Ticket};
-
-/// Set in tickets of writes. The lower half of a key is an index, which never grows so far.
-const WRITE: u64 = 1 << 31;
 
 /// So many entries of messages that are gone may stand in the queue of those that stay with their senders, and twice as
 /// many as there are messages.
@@ -20,10 +17,6 @@ const MANY_STAYING: usize = 64;
 
 /// A buffer has whole pages, so that is what it costs.
 const BUFFER_UNIT: u64 = 4096;
-
-pub(super) fn write_ticket(key: SendKey) -> Ticket {
-    Ticket(key.data().as_ffi() | WRITE)
-}
 
 impl<H: Host> Machine<H> {
     /// A transfer has ended that [`Host::read`] or [`Host::write`] asked for. A transfer that fails while its
