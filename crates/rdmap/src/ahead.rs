@@ -3,26 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::segment::Arrival;
-
-/// Bytes by their addresses, which are the same under whatever STags peers name them. They may end at 2^64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub(crate) address: u64,
-    /// At least 1.
-    pub(crate) length: u64,
-}
-
-impl Extent {
-    /// Whether they have a byte in common.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        self.has(other.address) || other.has(self.address)
-    }
-
-    fn has(&self, address: u64) -> bool {
-        address.wrapping_sub(self.address) < self.length
-    }
-}
+use crate::segment::{Arrival, Extent};
 
 /// The first bytes of an extent that have all fared the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,7 @@ mod responder;
 mod segment;
 mod send;
 mod sent;
+mod state;
 mod stream;
 mod untagged;
 mod violation;
@@ -43,11 +44,12 @@ const FIRST_PLACES: usize = 16;
 pub use completion::{Completion, CompletionKind, Status};
 pub use config::{LowerTraits, ReadyKind, Role, StreamConfig};
 pub use inline::{InlineBytes, MAX_INLINE};
-pub use lifecycle::{Action, Closed, State, StreamError};
+pub use lifecycle::{Action, Closed, StreamError};
 pub use request::{
     Operation, Payload, PostError, ReceiveQueue, ReceiveRequest, ReceiveSource, RemoteTarget, RequestFlags, SendRequest,
 };
 pub use segment::{Arrival, Demand, Later, MIN_ULPDU, Placement, Segment, SegmentOf, SegmentPayload, Verdict};
+pub use state::State;
 pub use stream::Stream;
 pub use violation::{HEAD_LENGTH, Violation};
 pub use weft_wire::rdmap::AtomicCode;

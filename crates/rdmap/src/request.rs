@@ -9,7 +9,7 @@ use weft_wire::rdmap::AtomicCode;
 use crate::FIRST_PLACES;
 use crate::completion::{Completion, CompletionKind, Status};
 use crate::inline::InlineBytes;
-use crate::lifecycle::State;
+use crate::state::State;
 
 /// A request to the peer.
 #[derive(Clone, Copy, Debug)]

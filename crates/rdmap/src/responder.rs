@@ -7,8 +7,7 @@ use weft_wire::ddp::{self, Target};
 use weft_wire::rdmap::{AtomicResponse, Control, Opcode, ReadRequest, queue};
 
 use crate::FIRST_PLACES;
-use crate::segment::Context;
-use crate::violation::Violation;
+use crate::violation::{Context, Violation};
 
 /// A request of the peer.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@ use weft_wire::ddp;
 use weft_wire::rdmap::{AtomicRequest, AtomicResponse, Opcode, ReadRequest};
 use weft_wire::terminate::Terminate;
 
-use crate::ahead::Extent;
 use crate::request::RequestFlags;
+use crate::violation::Context;
 
 /// The least ULPDU a stream below may ask for: with fewer bytes the messages that fit into one segment would not
 /// (RFC 5044 section 5.1: a MULPDU is never less than 128). Less is taken for this.
@@ -144,15 +144,6 @@ pub(crate) struct Received {
     pub(crate) unordered: bool,
 }
 
-/// What a Terminate says about the segment that it blames.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Context {
-    /// Its header; `None` when it cannot be read.
-    pub(crate) header: Option<ddp::Header>,
-    /// Bytes of the segment.
-    pub(crate) length: u32,
-}
-
 /// The latest Write, if no message of queue 0 has come behind it: immediate data are delivered right behind the Write
 /// that they belong to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -258,4 +249,23 @@ pub(crate) struct ResponsePart {
     pub(crate) offset: u64,
     pub(crate) length: u32,
     pub(crate) last: bool,
+}
+
+/// Bytes by their addresses, which are the same under whatever STags peers name them. They may end at 2^64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) address: u64,
+    /// At least 1.
+    pub(crate) length: u64,
+}
+
+impl Extent {
+    /// Whether they have a byte in common.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.has(other.address) || other.has(self.address)
+    }
+
+    pub(crate) fn has(&self, address: u64) -> bool {
+        address.wrapping_sub(self.address) < self.length
+    }
 }

@@ -4,11 +4,11 @@ use core::fmt;
 
 use weft_base::{MessageNumber, Stag};
 use weft_memory::RemoteFault;
+use weft_wire::ddp;
 use weft_wire::rdmap::{Opcode, ReadRequest};
 use weft_wire::terminate::{Terminate, TerminateCode as Code, TerminatedSegment};
 
-use crate::lifecycle::State;
-use crate::segment::Context;
+use crate::state::State;
 
 /// How many bytes of a segment [`Stream::handle_segment`](crate::Stream::handle_segment) needs to see (or all, when it
 /// is shorter): every message that RDMAP reads itself fits in them.
@@ -355,3 +355,12 @@ impl fmt::Display for Violation {
 }
 
 impl std::error::Error for Violation {}
+
+/// What a Terminate says about the segment that it blames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    /// Its header; `None` when it cannot be read.
+    pub(crate) header: Option<ddp::Header>,
+    /// Bytes of the segment.
+    pub(crate) length: u32,
+}

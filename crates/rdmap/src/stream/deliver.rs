@@ -6,13 +6,12 @@ use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{AtomicCode, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
 
 use super::Stream;
-use crate::ahead::Extent;
 use crate::completion::{Completion, CompletionKind, Status};
 use crate::order::Turn;
 use crate::request::Operation;
 use crate::responder::Inbound;
-use crate::segment::{Context, Effect, Part, Placement, Received, SmallWrite, Written};
-use crate::violation::Violation;
+use crate::segment::{Effect, Extent, Part, Placement, Received, SmallWrite, Written};
+use crate::violation::{Context, Violation};
 
 impl Stream {
     /// The payload of a segment is in place and its CRC was good. It counts now: it is delivered when everything before

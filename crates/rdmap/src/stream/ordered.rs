@@ -15,10 +15,10 @@ use weft_memory::{AtomicOperation, MemoryError};
 use weft_wire::ddp::{TAGGED_LENGTH, Target};
 
 use super::Stream;
-use crate::ahead::{Extent, Run};
-use crate::segment::{Context, Effect, Placement, Received, SMALL, SmallWrite};
+use crate::ahead::Run;
+use crate::segment::{Effect, Extent, Placement, Received, SMALL, SmallWrite};
 use crate::untagged::Missing;
-use crate::violation::Violation;
+use crate::violation::{Context, Violation};
 
 impl Stream {
     /// Makes a placement one that keeps the order, or says why there is none now. `head` is as much of the segment as

@@ -4,8 +4,7 @@ use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode, queue};
 
 use crate::FIRST_PLACES;
-use crate::ahead::Extent;
-use crate::segment::{Arrival, SMALL};
+use crate::segment::{Arrival, Extent, SMALL};
 use crate::violation::{HEAD_LENGTH, Violation};
 
 /// A part of a segment, as a segment of its own.

@@ -13,9 +13,9 @@ use super::Stream;
 use super::placing::{Cut, agree, is_immediate};
 use crate::order::Turn;
 use crate::request::ReceiveSource;
-use crate::segment::{Arrival, Context, Demand, Effect, Later, Part, Placement, Received, ResponsePart, Verdict};
+use crate::segment::{Arrival, Demand, Effect, Later, Part, Placement, Received, ResponsePart, Verdict};
 use crate::untagged::Missing;
-use crate::violation::Violation;
+use crate::violation::{Context, Violation};
 
 /// A segment whose header was read.
 struct Head<'a> {

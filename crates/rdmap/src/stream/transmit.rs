@@ -9,11 +9,11 @@ use weft_wire::terminate::Terminate;
 use super::Stream;
 use super::outgoing::{Piece, Source, advance, cut};
 use crate::config::ReadyKind;
-use crate::lifecycle::{Event, State};
 use crate::request::{Operation, Payload, RemoteTarget, RequestFlags};
 use crate::responder::{Inbound, read_context};
 use crate::segment::{MIN_ULPDU, Segment, SegmentOf, SegmentPayload};
 use crate::sent::Owner;
+use crate::state::{Event, State};
 use crate::violation::Violation;
 
 /// A segment, when all that changes state is over: what [`Segment`] is made of.

@@ -11,10 +11,10 @@ use weft_wire::rdmap::{Control, Opcode, queue};
 use super::Stream;
 use super::outgoing::{Source, advance};
 use crate::completion::{Completion, CompletionKind, Status};
-use crate::lifecycle::State;
 use crate::request::{Operation, ReceiveRequest, ReceiveSource, SendRequest};
 use crate::segment::{Arrival, Written};
 use crate::sent::Owner;
+use crate::state::State;
 
 impl Stream {
     /// Whether a Send may be given out now without a request: nothing that was posted waits before it, and no message
