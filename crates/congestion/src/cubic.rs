@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use weft_base::Time;
 
-use crate::controller::ControllerSettings;
 use crate::coupled::Coupling;
 use crate::feedback::Feedback;
 use crate::hystart::{HyStart, Phase};
+use crate::settings::ControllerSettings;
 
 #[cfg(test)]
 mod tests;

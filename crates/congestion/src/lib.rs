@@ -20,9 +20,10 @@ mod pacer;
 mod reordering;
 mod round_trip;
 mod sent;
+mod settings;
 mod tolerant;
 
-pub use controller::{Algorithm, Controller, ControllerSettings, MAX_WINDOW};
+pub use controller::{Algorithm, Controller};
 pub use coupled::Coupling;
 pub use cubic::Cubic;
 pub use delivery::{Delivery, RateSample, Stamp};
@@ -32,4 +33,5 @@ pub use pacer::{MAX_WAIT, Pacer};
 pub use reordering::{MAX_PACKET_THRESHOLD, PACKET_THRESHOLD};
 pub use round_trip::{MAX_SAMPLE, RoundTrip, RoundTripSettings, share};
 pub use sent::{AckError, Fate, MAX_PROBE_INTERVAL, SendError, SentPackets, Timeout};
+pub use settings::{ControllerSettings, MAX_WINDOW};
 pub use tolerant::Tolerant;

@@ -13,12 +13,12 @@ use core::time::Duration;
 
 use weft_base::Time;
 
-use crate::controller::ControllerSettings;
 use crate::coupled::Coupling;
 use crate::cubic::Cubic;
 use crate::feedback::Feedback;
 use crate::filter::{WindowedMax, WindowedMin};
 use crate::round_trip::nanos;
+use crate::settings::ControllerSettings;
 
 #[cfg(test)]
 mod tests;

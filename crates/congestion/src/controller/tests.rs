@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use weft_base::Time;
 
 use super::*;
+use crate::MAX_WINDOW;
 use crate::delivery::RateSample;
 
 /// Numbers of all orders of magnitude, the least and the greatest among them.
