@@ -3,11 +3,8 @@
 
 use core::cmp::Ordering;
 
-use super::wide::Part;
-use super::{Combine, Element};
-
-/// Whether this processor's `long double` is one that Weft can calculate with.
-pub(super) const IS_KNOWN: bool = cfg!(target_arch = "x86_64");
+use super::kind::{Combine, Element, KNOWS_LONG_DOUBLE};
+use super::part::Part;
 
 /// A `long double`, as it is in memory.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +47,7 @@ impl PartialOrd for Extended {
 
 /// What an operation makes of a `long double`, or of a complex number of two.
 pub(super) fn combine(element: Element, operation: Combine, before: &[u8; 32], operand: &[u8; 32]) -> Option<[u8; 32]> {
-    if !IS_KNOWN {
+    if !KNOWS_LONG_DOUBLE {
         return None;
     }
     let part = |bytes, which: usize| Extended::at(bytes, which * Extended::LENGTH);

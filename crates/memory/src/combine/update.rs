@@ -1,24 +1,13 @@
 //! Read-modify-write of elements in memory that others use at the same time.
 
-use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use weft_lock::{Mutex, Rank};
-
+use super::alone::alone;
+use super::kind::{Combine, Element};
+use super::operands::Operands;
 use super::value::{Complex, Value};
-use super::{Combine, Element, wide};
-use crate::guard::{self, Fault};
-
-/// What goes with an operation, element by element, in the machine's byte order: each either empty or as long as the
-/// elements.
-pub(crate) struct Operands<'a> {
-    /// Empty if the operation has none.
-    pub(crate) operand: &'a [u8],
-    /// Empty if the operation does not compare.
-    pub(crate) compare: &'a [u8],
-    /// Takes what the elements were before. Empty if nobody wants to know.
-    pub(crate) result: &'a mut [u8],
-}
+use super::wide;
+use crate::guard::Fault;
 
 /// Does `operation` on `count` elements from `at` on.
 ///
@@ -136,25 +125,6 @@ words! {
     u16, AtomicU16;
     u32, AtomicU32;
     u64, AtomicU64;
-}
-
-/// Locks for the elements that no machine word holds: one for all whose addresses have the same remainder. They are of
-/// the process and not of a registry, for the same memory may be registered with several.
-static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(Rank::WideElement, ()) }; 64];
-
-/// Runs `work`, which touches the `length` bytes of the element at `at`, while no other update of that element runs.
-/// A fault ends here, so that it leaves the lock.
-///
-/// # Errors
-/// The element is not there any more.
-///
-/// # Safety
-/// As for [`guard::touch`].
-pub(super) unsafe fn alone<R>(at: *mut u8, length: usize, work: impl FnOnce() -> R) -> Result<R, Fault> {
-    // An address is a multiple of 4 at least.
-    let _alone = LOCKS[(at.addr() / 4) % LOCKS.len()].lock();
-    // SAFETY: The caller's promise.
-    unsafe { guard::touch(NonNull::new(at).ok_or(Fault)?, length, work) }
 }
 
 macro_rules! pairs {

@@ -1,6 +1,6 @@
 //! The arithmetic: what an operation makes of a value.
 
-use super::Combine;
+use super::kind::Combine;
 
 /// A value of one of the types of [`Element`](super::Element).
 pub(super) trait Value: Copy {

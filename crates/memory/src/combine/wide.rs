@@ -4,15 +4,12 @@
 use core::cmp::Ordering::{Equal, Greater, Less};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use super::alone::alone;
 use super::extended::{self, Extended};
-use super::update::{Operands, alone};
-use super::{Combine, Element};
+use super::kind::{Combine, Element};
+use super::operands::Operands;
+use super::part::{Bytes, MOST, Part};
 use crate::guard::Fault;
-
-/// Bytes of the longest element.
-const MOST: usize = 32;
-
-type Bytes = [u8; MOST];
 
 /// As [`combine_all`](super::combine_all), for elements of several parts. Each changes as one only for other updates of
 /// the same element; each part does for everybody.
@@ -126,25 +123,6 @@ fn locate<V: Part + PartialOrd, P: Part + PartialOrd>(
     };
     wins.then_some(*operand)
 }
-
-/// What an element has at some of its bytes.
-pub(super) trait Part: Sized {
-    fn at(bytes: &Bytes, offset: usize) -> Self;
-}
-
-macro_rules! parts {
-    ($($kind:ty)*) => { $(
-        impl Part for $kind {
-            fn at(bytes: &Bytes, offset: usize) -> Self {
-                let mut own = [0; size_of::<$kind>()];
-                own.copy_from_slice(&bytes[offset..offset + size_of::<$kind>()]);
-                Self::from_ne_bytes(own)
-            }
-        }
-    )* };
-}
-
-parts!(u16 u32 u64 i16 i32 i64 f32 f64);
 
 impl Part for Extended {
     fn at(bytes: &Bytes, offset: usize) -> Self {
