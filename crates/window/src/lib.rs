@@ -30,16 +30,20 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod carrier;
 mod choice;
 mod error;
 mod layout;
+mod load;
 mod settings;
 mod window;
 
-pub use action::{Access, Action, Event, Load, Message, Part, Request, Update};
+pub use action::{Access, Action, Event, Message, Part, Request, Update};
+pub use carrier::{Carrier, Fence, Order};
 pub use choice::{Choice, Circumstances};
 pub use error::{ActiveError, CreateError, FenceError, LockError, OperationError, PeerError, WindowError};
 pub use layout::{Block, Layout, LayoutError};
-pub use settings::{Asserts, Carrier, Fence, Order, Settings};
+pub use load::Load;
+pub use settings::{Asserts, Settings};
 pub use weft_collective::Shape;
 pub use window::Window;
