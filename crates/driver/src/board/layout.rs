@@ -15,15 +15,16 @@
 //! | from the next multiple of 64 | 8 bytes per counter, engine after engine, each from a multiple of 64 (a cache line of its own) |
 //! | behind that, if anything | a table, as `table` has it |
 
-use core::fmt;
 use core::ops::Range;
 use std::io;
 
-use super::table::{self, MAX_ROWS, MAX_WORDS, Shape, Table};
-use super::{MAX_COUNTERS, MAX_ENGINES, process};
+use super::flaw::Flaw;
+use super::limits::{LAYOUT, MAX_COUNTERS, MAX_ENGINES, MAX_TEXT};
+use super::process;
+use super::table::{self, Shape, Table};
 
 const MAGIC: [u8; 8] = *b"weftstat";
-const LAYOUT: u32 = 1;
+
 const LINE: usize = 64;
 const WORD: usize = size_of::<u64>();
 
@@ -37,9 +38,6 @@ const PROCESS_LENGTH_AT: Range<usize> = 40..44;
 const TITLE_LENGTH_AT: Range<usize> = 44..48;
 const NAMES_LENGTH_AT: Range<usize> = 48..52;
 const TEXT: usize = 52;
-
-/// Bytes of all text.
-const MAX_TEXT: usize = 64 * 1024;
 
 /// Bytes of the largest file that is a board.
 pub(super) const MAX_FILE: usize =
@@ -213,69 +211,6 @@ fn printable(text: &[u8]) -> String {
         .map(|character| if character.is_control() { '?' } else { character })
         .collect()
 }
-
-/// What is wrong with a file, as a board.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// It does not begin as a board does.
-    Foreign,
-    /// It has this other layout.
-    Layout(u32),
-    /// It ends too early.
-    Short {
-        /// Bytes that it has.
-        is: usize,
-        /// Bytes that it must have for what it says.
-        must: usize,
-    },
-    /// A limit of the layout is passed.
-    Limit {
-        /// Engines, at most [`MAX_ENGINES`] and at least 1.
-        engines: usize,
-        /// Counters, at most [`MAX_COUNTERS`] and at least 1.
-        counters: usize,
-        /// Bytes of text, at most 64 KiB.
-        text: usize,
-    },
-    /// A table is too large: at most [`MAX_ROWS`](super::MAX_ROWS) rows and [`MAX_WORDS`](super::MAX_WORDS) words.
-    Table {
-        /// Rows of each engine.
-        rows: usize,
-        /// Words of each, at least 1.
-        words: usize,
-    },
-    /// There are not as many names as counters, or one has a line break.
-    Names,
-    /// Its name says another process than its content.
-    OtherProcess(u32),
-    /// It is a directory, a pipe, a link, or belongs to somebody else.
-    NotOurs,
-}
-
-impl fmt::Display for Flaw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Foreign => f.write_str("is not a board of counters"),
-            Self::Layout(layout) => {
-                write!(f, "has layout {layout}, made by another version of Weft (this one reads layout {LAYOUT})")
-            }
-            Self::Short { is, must } => write!(f, "has {is} bytes of {must}"),
-            Self::Limit { engines, counters, text } => write!(
-                f,
-                "has {engines} engines, {counters} counters and {text} bytes of text (from 1 to {MAX_ENGINES}, from 1 \
-                 to {MAX_COUNTERS}, up to {MAX_TEXT})"
-            ),
-            Self::Table { rows, words } => {
-                write!(f, "has a table of {rows} rows of {words} words (up to {MAX_ROWS}, from 1 to {MAX_WORDS})")
-            }
-            Self::Names => f.write_str("must have one name for each counter, without line breaks"),
-            Self::OtherProcess(pid) => write!(f, "says that it is of process {pid}, its name says otherwise"),
-            Self::NotOurs => f.write_str("is not a plain file of this user"),
-        }
-    }
-}
-
-impl std::error::Error for Flaw {}
 
 #[cfg(test)]
 mod tests {

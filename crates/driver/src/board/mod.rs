@@ -4,7 +4,9 @@
 //! The file tells the names of its counters, so a reader need not be of the same version. Only the user who runs the
 //! NIC may open it.
 
+mod flaw;
 mod layout;
+mod limits;
 mod mapping;
 mod place;
 mod process;
@@ -24,16 +26,11 @@ use mapping::Mapping;
 use crate::fork;
 use crate::notice::say_once;
 
-pub use layout::Flaw;
+pub use flaw::Flaw;
+pub use limits::{MAX_COUNTERS, MAX_ENGINES, MAX_ROWS, MAX_WORDS};
 pub use place::DIRECTORY_VARIABLE;
 pub use reader::{Boards, Skipped, Snapshot, boards};
-pub use table::{MAX_ROWS, MAX_WORDS, Shape, Table};
-
-/// Engines of a NIC that a board has room for.
-pub const MAX_ENGINES: usize = 256;
-
-/// Counters of an engine that a board has room for.
-pub const MAX_COUNTERS: usize = 1024;
+pub use table::{Shape, Table};
 
 /// Boards of a process.
 const MAX_BOARDS: u32 = 4096;

@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::layout::{self, Flaw, Owner};
+use super::flaw::Flaw;
+use super::layout::{self, Owner};
 use super::table::Table;
 use super::{place, process};
 

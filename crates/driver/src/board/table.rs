@@ -12,17 +12,13 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::layout::Flaw;
+use super::flaw::Flaw;
+use super::limits::{MAX_ROWS, MAX_WORDS};
 
 const MAGIC: [u8; 8] = *b"weftrows";
 const HEADING: usize = 64;
 const WORD: usize = size_of::<u64>();
 const STAMPS: usize = 2;
-
-/// Rows of an engine that a board has room for.
-pub const MAX_ROWS: usize = 256;
-/// Words of a row that a board has room for.
-pub const MAX_WORDS: usize = 32;
 
 /// How large a board's table is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

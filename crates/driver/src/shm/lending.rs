@@ -7,7 +7,7 @@
 //! Whether one process can read the other's memory is tried, not asked: each says in the memory that both share where
 //! it has a number, and which. Who finds it there has the right process, and may.
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{Ordering, fence};
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -17,13 +17,15 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use socket2::Socket;
 use weft_base::{Lent, MAX_GATHER, PortError, Slice};
-use weft_memory::{RawSlice, Registry};
+use weft_memory::Registry;
 use weft_ring::{Capacity, Consumer, Producer, Violation};
 
+use super::door::{BORROWS, TAKES_COPIES};
 use super::memory::{Mapping, Way};
 use super::passed::{self, PASSED};
+use super::places::places;
 use super::process::PeerProcess;
-use super::rings::Shared;
+use super::shared::Shared;
 use crate::passing;
 use crate::vectors::uninterrupted;
 
@@ -32,24 +34,6 @@ const RUNS: Capacity = match Capacity::new(Capacity::LEAST) {
     Some(runs) => runs,
     None => unreachable!(),
 };
-
-/// What stands beside the ring of runs of one way. All zero is what nobody has said anything in.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-pub(super) struct Door {
-    /// Where who lends has the number that proves it, and which number.
-    pub(super) address: AtomicU64,
-    pub(super) number: AtomicU64,
-    /// Not 0: what was lent may not be read any more.
-    pub(super) revoked: AtomicU64,
-    /// What the other side, which alone writes this, does with what is lent: [`BORROWS`], [`TAKES_COPIES`], or nothing.
-    pub(super) borrows: AtomicU64,
-}
-
-/// It has found the number, and reads.
-pub(super) const BORROWS: u64 = 1;
-/// It can't read any more: nothing is to be lent, and of what was lent copies are to be passed ([`super::passed`]).
-pub(super) const TAKES_COPIES: u64 = 2;
 
 /// A run that is lent, by its pieces.
 #[derive(Debug)]
@@ -287,20 +271,6 @@ impl Borrower {
         Ok(self.runs.consume(1))
     }
 }
-
-/// Where slices are, for as long as they are held.
-pub(super) fn places(registry: &Registry, slices: &[Slice]) -> Result<(Held, Places), PortError> {
-    let (mut held, mut places) = (Held::new(), Places::new());
-    for slice in slices {
-        let place = registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
-        places.push(libc::iovec { iov_base: place.pointer().as_ptr().cast(), iov_len: place.length() });
-        held.push(place);
-    }
-    Ok((held, places))
-}
-
-pub(super) type Held = ArrayVec<RawSlice, MAX_GATHER>;
-pub(super) type Places = ArrayVec<libc::iovec, MAX_GATHER>;
 
 fn broken(_: Violation) -> PortError {
     PortError::System(libc::EPROTO)

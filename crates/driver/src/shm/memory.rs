@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use weft_base::PortError;
 use weft_ring::{BLOCK_BYTES, Block, Capacity, Span};
 
-use super::lending::Door;
+use super::door::Door;
 use crate::error::{from_number, last_error};
 use crate::fork;
 

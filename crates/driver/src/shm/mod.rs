@@ -11,15 +11,18 @@
 //! the other side does with its end; with an eventfd(2) that is passed around, the other side decides that. Children
 //! by fork(2) hold neither the socket nor the mapping.
 
+mod door;
 mod hello;
 mod lending;
 mod listener;
 mod memory;
 mod name;
 mod passed;
+mod places;
 mod port;
 mod process;
 mod rings;
+mod shared;
 
 pub(crate) use listener::{ShmListener, connect};
 pub(crate) use name::shown_name;

@@ -13,8 +13,8 @@ use socket2::Socket;
 use weft_base::{Lent, PortError, Slice};
 use weft_memory::Registry;
 
-use super::lending::{Lender, places};
 use super::memory::{self, check};
+use super::places::places;
 use crate::error::{from_number, would_block};
 use crate::passing;
 use crate::vectors::uninterrupted;
@@ -46,12 +46,17 @@ pub(super) fn copy_of(run: &[Lent]) -> Result<OwnedFd, PortError> {
     Ok(copy)
 }
 
-/// Waits for the next run that is passed, and reads it to its place. Meanwhile `lender` passes what the other side
-/// waits for in turn: both may have become unreadable.
-pub(super) fn take(socket: &Socket, lender: &mut Lender, registry: &Registry, into: &[Slice]) -> Result<(), PortError> {
+/// Waits for the next run that is passed, and reads it to its place. Meanwhile `pass` passes what the other side waits
+/// for in turn: both may have become unreadable.
+pub(super) fn take(
+    socket: &Socket,
+    mut pass: impl FnMut(),
+    registry: &Registry,
+    into: &[Slice],
+) -> Result<(), PortError> {
     let until = Instant::now() + PATIENCE;
     loop {
-        lender.pass(socket);
+        pass();
         let mut word = [0; 8];
         match passing::receive_with(socket, &mut word) {
             Ok((0, _)) => return Err(PortError::Reset),

@@ -6,57 +6,16 @@ use std::sync::Arc;
 use socket2::Socket;
 use weft_base::{Lent, PortError, Slice};
 use weft_memory::{Fault, Registry, touch_foreign};
-use weft_ring::{Block, Consumer, Producer, Rest, Span, Spans, Violation, Word, Words};
+use weft_ring::{Consumer, Producer, Rest, Span, Spans, Violation};
 
 use super::lending::{Borrower, Lender};
 use super::memory::{Mapping, Way};
 use super::passed;
+use super::shared::Shared;
 use crate::vectors::Vectors;
 
 /// So many bytes are written before the other side is told, so that both work at a long message at the same time.
 pub(super) const CHUNK_BYTES: usize = 16 << 10;
-
-/// The shared words of one ring, and what keeps them mapped.
-#[derive(Debug)]
-pub(super) struct Shared {
-    mapping: Arc<Mapping>,
-    way: Way,
-    /// That of the runs that are lent.
-    is_runs: bool,
-}
-
-impl Shared {
-    fn bytes(mapping: &Arc<Mapping>, way: Way) -> Self {
-        Self { mapping: Arc::clone(mapping), way, is_runs: false }
-    }
-
-    /// Those of the runs that are lent.
-    pub(super) fn runs(mapping: &Arc<Mapping>, way: Way) -> Self {
-        Self { mapping: Arc::clone(mapping), way, is_runs: true }
-    }
-
-    #[inline]
-    fn block(&self) -> &Block {
-        if self.is_runs { self.mapping.runs(self.way) } else { self.mapping.block(self.way) }
-    }
-}
-
-impl Words for Shared {
-    #[inline]
-    fn load(&self, word: Word) -> u64 {
-        self.block().load(word)
-    }
-
-    #[inline]
-    fn store(&self, word: Word, value: u64) {
-        self.block().store(word, value);
-    }
-
-    #[inline]
-    fn fence(&self) {
-        self.block().fence();
-    }
-}
 
 /// Which side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +190,7 @@ impl Rings {
         match self.borrower.copy(registry, lent, into) {
             Err(PortError::Unreadable(libc::EPERM)) => {
                 self.borrower.ask_for_copies(socket);
-                passed::take(socket, &mut self.lender, registry, into)
+                passed::take(socket, || self.lender.pass(socket), registry, into)
             }
             // Its number may be another process's by now, unless it is still there.
             Ok(()) if !self.borrower.has_read_peer(socket) => {

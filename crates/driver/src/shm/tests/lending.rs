@@ -393,10 +393,10 @@ fn what_is_passed_in_place_of_loans_is_judged() {
         let mut lender = super::super::lending::Lender::new(&std::sync::Arc::new(stranger.mapping), Way::Back);
         passing::send(&other, &[0]).unwrap();
         passing::send_with(&other, &[super::super::passed::PASSED], passed).unwrap();
-        assert_eq!(super::super::passed::take(&own, &mut lender, &bench.registry, &back), outcome);
+        assert_eq!(super::super::passed::take(&own, || lender.pass(&own), &bench.registry, &back), outcome);
         // Nobody passes anything any more.
         drop(other);
-        let gone = super::super::passed::take(&own, &mut lender, &bench.registry, &back);
+        let gone = super::super::passed::take(&own, || lender.pass(&own), &bench.registry, &back);
         assert_eq!(gone, Err(PortError::Reset));
     }
 }

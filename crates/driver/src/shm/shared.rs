@@ -1,0 +1,49 @@
+//! The words of a ring in memory that two processes map.
+
+use std::sync::Arc;
+
+use weft_ring::{Block, Word, Words};
+
+use super::memory::{Mapping, Way};
+
+/// The shared words of one ring, and what keeps them mapped.
+#[derive(Debug)]
+pub(super) struct Shared {
+    mapping: Arc<Mapping>,
+    way: Way,
+    /// That of the runs that are lent.
+    is_runs: bool,
+}
+
+impl Shared {
+    pub(super) fn bytes(mapping: &Arc<Mapping>, way: Way) -> Self {
+        Self { mapping: Arc::clone(mapping), way, is_runs: false }
+    }
+
+    /// Those of the runs that are lent.
+    pub(super) fn runs(mapping: &Arc<Mapping>, way: Way) -> Self {
+        Self { mapping: Arc::clone(mapping), way, is_runs: true }
+    }
+
+    #[inline]
+    fn block(&self) -> &Block {
+        if self.is_runs { self.mapping.runs(self.way) } else { self.mapping.block(self.way) }
+    }
+}
+
+impl Words for Shared {
+    #[inline]
+    fn load(&self, word: Word) -> u64 {
+        self.block().load(word)
+    }
+
+    #[inline]
+    fn store(&self, word: Word, value: u64) {
+        self.block().store(word, value);
+    }
+
+    #[inline]
+    fn fence(&self) {
+        self.block().fence();
+    }
+}
