@@ -3,21 +3,11 @@
 use core::cell::UnsafeCell;
 use core::ptr;
 
-use weft_libfabric::abi::{NEWEST_VERSION, fi_context, fi_provider, fi_version};
+use weft_libfabric::abi::{NEWEST_VERSION, fi_context, fi_provider};
 
-use crate::{fabric, info, libfabric};
-
-/// This provider's own version, in one word.
-pub(crate) const VERSION: u32 = {
-    // Numbers of a version are digits and nothing else.
-    const fn number(text: &str) -> u16 {
-        match u16::from_str_radix(text, 10) {
-            Ok(number) => number,
-            Err(_) => panic!("a version number"),
-        }
-    }
-    fi_version(number(env!("CARGO_PKG_VERSION_MAJOR")), number(env!("CARGO_PKG_VERSION_MINOR")))
-};
+use crate::fabric::opening as fabric;
+use crate::version::VERSION;
+use crate::{info, libfabric};
 
 /// What libfabric knows of this provider. Its context is libfabric's own, who writes it.
 #[repr(transparent)]
@@ -39,14 +29,9 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
 /// The provider's entry point: libfabric calls it when it has loaded the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
-    libfabric::stay_loaded();
-    libfabric::define_parameters();
-    provider()
-}
-
-/// This provider, as libfabric's functions want it.
-pub(crate) const fn provider() -> *mut fi_provider {
-    PROVIDER.0.get()
+    let provider = PROVIDER.0.get();
+    libfabric::begin(provider);
+    provider
 }
 
 /// There is nothing to do: what is open is closed by who has opened it.

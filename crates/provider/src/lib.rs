@@ -22,7 +22,9 @@ pub mod loaded;
 mod memory;
 mod parameters;
 mod queue;
+mod registration;
 mod remote;
 mod stderr;
+mod version;
 
 pub use entry::fi_prov_ini;

@@ -3,12 +3,14 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-use weft_libfabric::abi::{FI_LOG_CORE, FI_PARAM_STRING, fi_log_enabled_t, fi_log_level, fi_log_t, fi_param_define_t};
+use weft_libfabric::abi::{
+    FI_LOG_CORE, FI_PARAM_STRING, fi_log_enabled_t, fi_log_level, fi_log_t, fi_param_define_t, fi_provider,
+};
 
-use crate::entry::provider;
 use crate::loaded;
 use crate::parameters::VARIABLES;
 
@@ -19,45 +21,54 @@ struct Libfabric {
     log: fi_log_t,
 }
 
+/// This provider, since libfabric has loaded it; NULL before.
+static PROVIDER: AtomicPtr<fi_provider> = AtomicPtr::new(ptr::null_mut());
+
+/// This library was loaded as this provider: it stays so, and its variables are told.
+pub(crate) fn begin(provider: *mut fi_provider) {
+    PROVIDER.store(provider, Ordering::Relaxed);
+    stay_loaded(provider);
+    define_parameters(provider);
+}
+
 /// Tells libfabric of the variables that users can set, for `fi_info -e`.
-pub(crate) fn define_parameters() {
+fn define_parameters(provider: *mut fi_provider) {
     let Some(libfabric) = libfabric() else { return };
     for variable in &VARIABLES {
         let name = variable.name.to_ascii_lowercase();
         let (Ok(name), Ok(help)) = (CString::new(name), CString::new(variable.help)) else { continue };
         // SAFETY: The provider is a static; libfabric copies both texts. The help is the argument of a format with one
         // place for a string.
-        unsafe { (libfabric.define)(provider(), name.as_ptr(), FI_PARAM_STRING, c"%s".as_ptr(), help.as_ptr()) };
+        unsafe { (libfabric.define)(provider, name.as_ptr(), FI_PARAM_STRING, c"%s".as_ptr(), help.as_ptr()) };
     }
 }
 
 /// Writes a line into libfabric's log (`FI_LOG_LEVEL`), if there is a libfabric.
 pub(crate) fn log(level: fi_log_level, text: &str) {
-    let Some(libfabric) = libfabric() else { return };
+    let (Some(libfabric), provider) = (libfabric(), PROVIDER.load(Ordering::Relaxed)) else { return };
     // SAFETY: The provider is a static.
-    if unsafe { (libfabric.is_enabled)(provider(), level, FI_LOG_CORE) } == 0 {
+    if provider.is_null() || unsafe { (libfabric.is_enabled)(provider, level, FI_LOG_CORE) } == 0 {
         return;
     }
     let Ok(text) = CString::new(text) else { return };
     // SAFETY: The provider is a static. The text is the argument of a format with one place for a string.
     unsafe {
-        (libfabric.log)(provider(), level, FI_LOG_CORE, c"weft".as_ptr(), 0, c"%s\n".as_ptr(), text.as_ptr());
+        (libfabric.log)(provider, level, FI_LOG_CORE, c"weft".as_ptr(), 0, c"%s\n".as_ptr(), text.as_ptr());
     }
 }
 
 /// Sees to it that this library is never unloaded, as libfabric does at its end: threads of a NIC that is still open
 /// run in it.
-pub(crate) fn stay_loaded() {
+fn stay_loaded(provider: *mut fi_provider) {
     let mut about = libc::Dl_info {
         dli_fname: ptr::null(),
         dli_fbase: ptr::null_mut(),
         dli_sname: ptr::null(),
         dli_saddr: ptr::null_mut(),
     };
-    // An address that no other library's symbol of the same name can take the place of.
-    let here = provider();
+    // The provider's is an address that no other library's symbol of the same name can take the place of.
     // SAFETY: The structure can be written.
-    if unsafe { libc::dladdr(here.cast(), &raw mut about) } == 0 || about.dli_fname.is_null() {
+    if unsafe { libc::dladdr(provider.cast(), &raw mut about) } == 0 || about.dli_fname.is_null() {
         return;
     }
     // SAFETY: The name is that of a loaded object. Where this is linked into a program, it is the program's, and

@@ -10,12 +10,12 @@ use core::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 
 use libc::iovec;
-use weft::verbs::{Access, MemoryRegion, RegionAttributes, RemoteRight, Stag, Watch};
-use weft_libfabric::abi::errno::{FI_EDOMAIN, FI_EKEYREJECTED};
+use weft::verbs::{Access, MemoryRegion, RegionAttributes, RemoteRight, Watch};
+use weft_libfabric::abi::errno::FI_EDOMAIN;
 use weft_libfabric::abi::{
-    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_HMEM_SYSTEM, FI_MR_BASIC, FI_MR_PROV_KEY, FI_MR_SCALABLE,
-    FI_MR_UNSPEC, FI_MR_VIRT_ADDR, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA_EVENT, FI_SEND, FI_WRITE,
-    fi_mr_attr, fi_ops, fi_ops_mr, fi_version, fid, fid_domain, fid_mr,
+    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_HMEM_SYSTEM, FI_READ, FI_RECV, FI_REMOTE_READ,
+    FI_REMOTE_WRITE, FI_RMA_EVENT, FI_SEND, FI_WRITE, fi_mr_attr, fi_ops, fi_ops_mr, fi_version, fid, fid_domain,
+    fid_mr,
 };
 
 use crate::border::{Header, Held, Object, Users, borrow, close_object, give, head, hold, no, status};
@@ -27,39 +27,6 @@ use crate::remote::RegionWatch;
 
 /// From this version on `fi_mr_attr` says what kind of memory it is.
 const MEMORY_KINDS: u32 = fi_version(1, 10);
-
-/// Before this version there were two modes of registration, and one that leaves it open.
-const MODE_BITS: u32 = fi_version(1, 5);
-
-/// How peers name regions and places in them: what `domain_attr.mr_mode` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Registration {
-    /// By virtual addresses; else a region begins at 0.
-    by_address: bool,
-    /// By keys of the application's choice; else by those that it finds in the region.
-    own_keys: bool,
-}
-
-impl Registration {
-    /// What these modes stand for. Without attributes, what this provider prefers.
-    pub(crate) const fn new(version: u32, modes: Option<c_int>) -> Self {
-        match modes {
-            None | Some(FI_MR_BASIC) => Self { by_address: true, own_keys: false },
-            Some(FI_MR_UNSPEC) if version < MODE_BITS => Self { by_address: true, own_keys: false },
-            Some(FI_MR_SCALABLE) => Self { by_address: false, own_keys: true },
-            Some(modes) => Self { by_address: modes & FI_MR_VIRT_ADDR != 0, own_keys: modes & FI_MR_PROV_KEY == 0 },
-        }
-    }
-
-    /// The STag of a region that peers may reach, if the application has to choose it.
-    fn stag(self, access: Access, requested_key: u64) -> Result<Option<Stag>, Errno> {
-        if !self.own_keys || !access.is_remote() {
-            return Ok(None);
-        }
-        // More than `mr_key_size` says.
-        u32::try_from(requested_key).map(|key| Some(Stag(key))).map_err(|_| Errno(FI_EKEYREJECTED))
-    }
-}
 
 /// A registered region. When it is closed, peers reach it no more once the call has returned.
 #[repr(C)]
@@ -328,29 +295,6 @@ mod tests {
         assert_eq!(rights(FI_REMOTE_READ | FI_READ), Ok(Access::LOCAL_WRITE | Access::REMOTE_READ));
         assert_eq!(rights(FI_REMOTE_WRITE), Ok(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC));
         assert_eq!(rights(FI_ATOMIC), Err(Errno::INVALID));
-    }
-
-    #[test]
-    fn modes_say_who_names_what() {
-        let new = |version, modes| {
-            let registration = Registration::new(version, modes);
-            (registration.by_address, registration.own_keys)
-        };
-        let (now, old) = (MODE_BITS, fi_version(1, 4));
-        assert_eq!(new(now, None), (true, false));
-        assert_eq!([new(now, Some(FI_MR_BASIC)), new(now, Some(FI_MR_SCALABLE))], [(true, false), (false, true)]);
-        assert_eq!([new(now, Some(FI_MR_UNSPEC)), new(old, Some(FI_MR_UNSPEC))], [(false, true), (true, false)]);
-        assert_eq!(new(now, Some(FI_MR_VIRT_ADDR)), (true, true));
-        assert_eq!(new(now, Some(FI_MR_PROV_KEY)), (false, false));
-    }
-
-    #[test]
-    fn keys_are_chosen_for_what_peers_reach() {
-        let own = Registration { by_address: false, own_keys: true };
-        assert_eq!(own.stag(Access::REMOTE_READ, 7), Ok(Some(Stag(7))));
-        assert_eq!(own.stag(Access::LOCAL_WRITE, 7), Ok(None));
-        assert_eq!(own.stag(Access::REMOTE_READ, 1 << 32), Err(Errno(FI_EKEYREJECTED)));
-        assert_eq!(Registration { own_keys: false, ..own }.stag(Access::REMOTE_READ, 1 << 32), Ok(None));
     }
 
     #[test]

@@ -12,10 +12,10 @@ use weft_libfabric::abi::{
 
 use super::core::Core;
 use super::flags::{TRANSMIT, Transmit, check};
+use super::handle::{Endpoint, ep};
 use super::memory::{TOO_LONG, copy_elements, lend_elements};
 use super::op_flags::OpFlags;
 use super::rma::place;
-use super::{Endpoint, ep};
 use crate::border::{borrow, count, status};
 use crate::domain::Domain;
 use crate::errno::Errno;

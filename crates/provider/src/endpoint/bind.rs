@@ -9,7 +9,7 @@ use weft_libfabric::abi::{
 };
 
 use super::core::{Bindings, Bound, Core};
-use super::ep;
+use super::handle::ep;
 use crate::addresses::vector::AddressVector;
 use crate::border::{Held, Object, hold, status};
 use crate::errno::Errno;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_libfabric::abi::{FI_ALIAS, FI_ENABLE, FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT, fi_alias, fid};
 
 use super::flags::{self, check};
-use super::{Endpoint, ep};
+use super::handle::{Endpoint, ep};
 use crate::border::{give, status};
 use crate::errno::Errno;
 

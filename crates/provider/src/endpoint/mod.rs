@@ -7,6 +7,7 @@ mod control;
 mod core;
 mod counter_order;
 mod flags;
+mod handle;
 mod many;
 mod memory;
 mod message;
@@ -22,43 +23,21 @@ mod untagged;
 
 use ::core::ffi::{c_int, c_void};
 use ::core::ptr::NonNull;
-use ::core::sync::atomic::{AtomicU64, Ordering};
+use ::core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 pub(crate) use atomic::query_atomic;
 use libc::ssize_t;
 use weft_libfabric::abi::errno::FI_ENOENT;
-use weft_libfabric::abi::{
-    FI_CLASS_EP, fi_info, fi_ops, fi_ops_cm, fi_ops_collective, fi_ops_ep, fid, fid_domain, fid_ep,
-};
+use weft_libfabric::abi::{fi_info, fi_ops, fi_ops_cm, fi_ops_collective, fi_ops_ep, fid, fid_domain, fid_ep};
 
 use self::core::{Capabilities, Core};
+pub(crate) use self::handle::Endpoint;
+use self::handle::ep;
 use crate::addresses::Place;
-use crate::border::{Header, Held, Object, Users, borrow, close_object, count, give, head, hold, no, status, table};
+use crate::border::{Header, Held, Users, close_object, count, give, head, hold, no, status, table};
 use crate::domain::Domain;
 use crate::errno::Errno;
-
-/// An endpoint, or an alias of one.
-#[repr(C)]
-pub(crate) struct Endpoint {
-    header: Header<fid_ep>,
-    users: Users,
-    /// Flags of operations that this side begins, where a call has none.
-    transmit_flags: AtomicU64,
-    /// Flags of receives, where a call has none.
-    receive_flags: AtomicU64,
-    core: Arc<Core>,
-}
-
-// SAFETY: repr(C), and the header of a `fid_ep` is first.
-unsafe impl Object for Endpoint {
-    type Fid = fid_ep;
-    const CLASS: usize = FI_CLASS_EP;
-
-    fn users(&self) -> &Users {
-        &self.users
-    }
-}
 
 impl Endpoint {
     fn new(core: Arc<Core>, context: *mut c_void, transmit_flags: u64, receive_flags: u64) -> Self {
@@ -80,35 +59,6 @@ impl Endpoint {
             core,
         }
     }
-
-    #[inline]
-    fn transmit_flags(&self) -> u64 {
-        self.transmit_flags.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn receive_flags(&self) -> u64 {
-        self.receive_flags.load(Ordering::Relaxed)
-    }
-
-    /// The context that the application gave when it opened it.
-    fn user_context(&self) -> *mut c_void {
-        // SAFETY: The object is there, and only the application writes this, which must not do so during a call.
-        unsafe { (&raw const (*self.header.as_ptr()).fid.context).read() }
-    }
-}
-
-/// An endpoint that C names.
-///
-/// # Errors
-/// NULL, or another object.
-///
-/// # Safety
-/// As for [`borrow`].
-#[inline]
-unsafe fn ep<'a>(endpoint: *mut fid_ep) -> Result<&'a Endpoint, Errno> {
-    // SAFETY: This function's contract is that one's.
-    unsafe { borrow::<Endpoint>(endpoint) }
 }
 
 /// `fi_endpoint`.

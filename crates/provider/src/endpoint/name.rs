@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use weft_libfabric::abi::errno::FI_ETOOSMALL;
 use weft_libfabric::abi::fid;
 
-use super::ep;
+use super::handle::ep;
 use crate::addresses::Place;
 use crate::border::status;
 use crate::errno::Errno;

@@ -11,7 +11,7 @@ use weft_libfabric::abi::{
 };
 
 use super::core::Core;
-use super::ep;
+use super::handle::ep;
 use crate::border::status;
 use crate::errno::Errno;
 

@@ -10,8 +10,8 @@ use weft_libfabric::abi::{FI_REMOTE_CQ_DATA, fi_addr_t, fi_msg_rma, fi_ops_rma, 
 
 use super::core::{Active, Core};
 use super::flags::{TRANSMIT, Transmit, check};
+use super::handle::{Endpoint, ep};
 use super::memory::{lend, lend_all};
-use super::{Endpoint, ep};
 use crate::border::count;
 use crate::errno::Errno;
 use crate::info::PIECES;

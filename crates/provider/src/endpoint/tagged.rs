@@ -7,8 +7,8 @@ use libc::{iovec, ssize_t};
 use weft::endpoint::Match;
 use weft_libfabric::abi::{FI_MULTI_RECV, FI_REMOTE_CQ_DATA, fi_addr_t, fi_msg_tagged, fi_ops_tagged, fid_ep};
 
-use super::ep;
 use super::flags::{TAGGED_RECEIVE, TRANSMIT, check};
+use super::handle::ep;
 use super::memory::{lend, lend_all};
 use super::message::{Receive, Send};
 use crate::border::count;

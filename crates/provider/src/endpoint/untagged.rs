@@ -6,8 +6,8 @@ use core::ptr::{self, NonNull};
 use libc::{iovec, ssize_t};
 use weft_libfabric::abi::{FI_REMOTE_CQ_DATA, fi_addr_t, fi_msg, fi_ops_msg, fid_ep};
 
-use super::ep;
 use super::flags::{RECEIVE, TRANSMIT, check};
+use super::handle::ep;
 use super::memory::{lend, lend_all, start};
 use super::message::{Receive, Send};
 use crate::border::count;

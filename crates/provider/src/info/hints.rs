@@ -8,7 +8,7 @@ use weft_libfabric::abi::{
     FI_FORMAT_UNSPEC, fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr, fid,
 };
 
-use super::Mismatch;
+use super::mismatch::Mismatch;
 use crate::addresses::resolve::name;
 use crate::addresses::{Format, text};
 use crate::errno::Errno;

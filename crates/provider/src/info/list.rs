@@ -55,7 +55,7 @@ impl List {
             fabric: ptr::null_mut(),
             name: ptr::null_mut(),
             prov_name: ptr::null_mut(),
-            prov_version: crate::entry::VERSION,
+            prov_version: crate::version::VERSION,
             api_version,
         };
         info.fabric_attr = copy(&fabric)?;

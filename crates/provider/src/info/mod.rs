@@ -3,6 +3,7 @@
 mod hints;
 mod interface_offers;
 mod list;
+mod mismatch;
 mod offer;
 
 use core::ffi::{CStr, c_char, c_int};
@@ -13,8 +14,8 @@ use weft_libfabric::abi::{FI_LOG_INFO, FI_NUMERICHOST, FI_PROV_ATTR_ONLY, FI_SOU
 use self::hints::{Hints, Refused, Wish};
 use self::interface_offers::{InterfaceOffer, Wanted, interface_offers};
 use self::list::List;
+use self::offer::Offer;
 pub(crate) use self::offer::PIECES;
-use self::offer::{Mismatch, Offer};
 use crate::addresses::resolve::{Lookup, name, resolve};
 use crate::addresses::text;
 use crate::border::status;

@@ -1,6 +1,6 @@
 //! `fid_cq`: completion queues as C sees them.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use weft_lock::{Mutex, Rank};
 use super::completions::Completions;
 use super::control;
 use super::entry::{Entry, Format};
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, words};
 use super::wait::Wait;
 use crate::border::{
     Header, Held, Object, Users, borrow, close_object, count, give, head, hold, no, status, table, value,
@@ -319,33 +319,4 @@ unsafe extern "C" fn strerror(
         let known = if explanation.is_null() && latest.0 == number { latest.1.as_ptr().cast() } else { explanation };
         Ok(words(number, known, buffer, length))
     })
-}
-
-/// The words for a failure: its explanation if there is one, else what is known of its number; in `buffer`, if there is
-/// one.
-///
-/// # Safety
-/// `explanation` is NULL or a C string, `buffer` is NULL or has `length` bytes.
-pub(super) unsafe fn words(
-    number: c_int,
-    explanation: *const c_void,
-    buffer: *mut c_char,
-    length: usize,
-) -> *const c_char {
-    let text = if explanation.is_null() {
-        Kind::from_number(number).map_or(c"no error of this provider", Kind::text)
-    } else {
-        // SAFETY: The caller promises a C string.
-        unsafe { CStr::from_ptr(explanation.cast()) }
-    };
-    if buffer.is_null() || length == 0 {
-        return text.as_ptr();
-    }
-    let copied = text.count_bytes().min(length - 1);
-    // SAFETY: The caller promises so many bytes.
-    unsafe {
-        ptr::copy(text.as_ptr(), buffer, copied);
-        buffer.add(copied).write(0);
-    }
-    buffer
 }

@@ -11,6 +11,7 @@ use weft_libfabric::abi::{
 
 use super::control;
 use super::count::{Count, Counted, Reached};
+use super::tally::Tally;
 use super::wait::{Wait, duration};
 use crate::border::{Header, Held, Object, Users, borrow, close_object, give, head, hold, no, status, table, value};
 use crate::domain::Domain;
@@ -23,21 +24,6 @@ pub(crate) struct Counter {
     users: Users,
     domain: Held<Domain>,
     tally: Arc<Tally>,
-}
-
-/// What a counter is made of: endpoints count here.
-pub(crate) struct Tally {
-    count: Count,
-    wait: Wait,
-}
-
-impl Tally {
-    /// An operation has completed.
-    #[inline]
-    pub(crate) fn complete(&self, succeeded: bool) {
-        self.count.complete(succeeded);
-        self.wait.raise();
-    }
 }
 
 // SAFETY: repr(C), and the header of a `fid_cntr` is first.

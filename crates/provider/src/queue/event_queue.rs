@@ -13,9 +13,9 @@ use weft_libfabric::abi::{
 };
 use weft_lock::{Entered, Rank};
 
-use super::completion_queue::words;
 use super::control;
 use super::events::{Events, MOST_BYTES, Read};
+use super::failure::words;
 use super::wait::{Wait, duration};
 use crate::border::{
     Header, Held, Object, Users, borrow, close_object, count, give, head, hold, no, status, table, value,

@@ -1,6 +1,7 @@
 //! Why an operation has failed, as libfabric says it: a code, a number of this provider, and words.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
 
 use weft::endpoint::EndpointFailure;
 use weft_libfabric::abi::errno::*;
@@ -120,6 +121,35 @@ impl From<&EndpointFailure> for Failure {
         };
         Self { code: of_failure(failure), kind, overflow, text: failure.to_string().into() }
     }
+}
+
+/// The words for a failure: its explanation if there is one, else what is known of its number; in `buffer`, if there is
+/// one.
+///
+/// # Safety
+/// `explanation` is NULL or a C string, `buffer` is NULL or has `length` bytes.
+pub(super) unsafe fn words(
+    number: c_int,
+    explanation: *const c_void,
+    buffer: *mut c_char,
+    length: usize,
+) -> *const c_char {
+    let text = if explanation.is_null() {
+        Kind::from_number(number).map_or(c"no error of this provider", Kind::text)
+    } else {
+        // SAFETY: The caller promises a C string.
+        unsafe { CStr::from_ptr(explanation.cast()) }
+    };
+    if buffer.is_null() || length == 0 {
+        return text.as_ptr();
+    }
+    let copied = text.count_bytes().min(length - 1);
+    // SAFETY: The caller promises so many bytes.
+    unsafe {
+        ptr::copy(text.as_ptr(), buffer, copied);
+        buffer.add(copied).write(0);
+    }
+    buffer
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod events;
 mod failure;
 mod poll_set;
 mod ring;
+mod tally;
 mod wait;
 
 use core::ffi::{c_int, c_void};
@@ -18,11 +19,12 @@ use core::ptr::NonNull;
 
 pub(crate) use completion_queue::{CompletionQueue, cq_open};
 pub(crate) use completions::{Completions, Sources};
-pub(crate) use counter::{Counter, Tally, cntr_open};
+pub(crate) use counter::{Counter, cntr_open};
 pub(crate) use entry::{Entry, Source};
 pub(crate) use event_queue::{EventQueue, eq_open};
 pub(crate) use failure::Failure;
 pub(crate) use poll_set::{class, poll_open};
+pub(crate) use tally::Tally;
 use wait::{NoWait, Wait};
 use weft_libfabric::abi::errno::FI_ENODATA;
 use weft_libfabric::abi::{

@@ -1,0 +1,19 @@
+//! What counters are made of.
+
+use super::count::Count;
+use super::wait::Wait;
+
+/// What a counter is made of: endpoints count here.
+pub(crate) struct Tally {
+    pub(super) count: Count,
+    pub(super) wait: Wait,
+}
+
+impl Tally {
+    /// An operation has completed.
+    #[inline]
+    pub(crate) fn complete(&self, succeeded: bool) {
+        self.count.complete(succeeded);
+        self.wait.raise();
+    }
+}
