@@ -8,7 +8,8 @@ use std::sync::Arc;
 use slotmap::DefaultKey;
 use weft_base::{Clock, Received};
 
-use crate::engine::streams::{Made, Signals};
+use crate::engine::stream_table::Signals;
+use crate::engine::streams::Made;
 use crate::error::Error;
 use crate::lower::Carrier;
 use crate::nic::Nic;

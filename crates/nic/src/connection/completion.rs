@@ -61,7 +61,7 @@ impl<N: Carrier> Connection<N> {
         }
         let state = stream.state();
         drop(stream);
-        let leaving = running.close_wanted || state_has_ended(state);
+        let leaving = running.close_wanted || state.has_ended();
         // What was posted before is still to go out, but not for ever: the peer may never post a receive for it.
         let is_ending = state == State::Draining || lower.is_closed_by_peer();
         let unreceived = (is_ending && lower.lacks_receive()).then(|| lower.unacknowledged());
@@ -69,7 +69,7 @@ impl<N: Carrier> Connection<N> {
             self.unreceived = unreceived;
             self.wait_until(cx.io.now + cx.io.settings.close_timeout);
         }
-        state_has_ended(state) && self.settle(state == State::Closed, cx)
+        state.has_ended() && self.settle(state == State::Closed, cx)
     }
 
     /// Once the stream has ended, the queue pair is told; once both directions are closed, the connection is over.
@@ -118,9 +118,5 @@ fn report_silent(stream: &mut Stream, queue_pair: &QueuePair, cx: &mut Context<'
 
 /// Whether nothing more is to be sent or taken by the stream itself.
 pub(super) fn has_ended(stream: &Stream) -> bool {
-    state_has_ended(stream.state())
-}
-
-pub(super) fn state_has_ended(state: State) -> bool {
-    matches!(state, State::Failed | State::Closed)
+    stream.state().has_ended()
 }

@@ -7,6 +7,7 @@
 mod close;
 mod completion;
 mod nudge;
+mod nudges;
 mod placement;
 mod start;
 
@@ -18,8 +19,7 @@ use weft_base::{PortError, Time};
 use weft_rdmap::{Closed, RequestFlags, SendRequest};
 use weft_wire::terminate::TerminateCode;
 
-use self::completion::state_has_ended;
-use self::nudge::Nudges;
+use self::nudges::Nudges;
 use crate::error::{PostError, RefusedStart};
 use crate::ids::UpperId;
 use crate::lower::{Carrier, Got, Io, Lower, Passed, ReceiveError, SendError, StreamCell};
@@ -321,7 +321,7 @@ impl<N: Carrier> Connection<N> {
         let Some((running, lower)) = self.running() else { return false };
         // Once the stream has ended nothing is accounted for any more; what is left is thrown away, or goes out while
         // the connection drains.
-        if running.send_closed || state_has_ended(running.stream.hold().state()) {
+        if running.send_closed || running.stream.hold().state().has_ended() {
             running.cut_short = false;
             return false;
         }

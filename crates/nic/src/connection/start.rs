@@ -7,7 +7,7 @@ use slotmap::DefaultKey;
 use weft_base::{DomainId, Time};
 use weft_rdmap::{Stream, StreamConfig};
 
-use super::nudge::Nudges;
+use super::nudges::Nudges;
 use super::{Connection, Context, Ending, Outcome, Phase, Running};
 use crate::error::{ConnectionError, Error, RefusedStart};
 use crate::lower::{Accepted, Carrier, Drained, Lower, StartStep, Terms, Undecided};

@@ -13,8 +13,8 @@ use weft_base::{
     LocalAddress, Piece, PortError, Random, ReceivedDatagrams,
 };
 
-use super::calls::HeardCalls;
 use super::doorbell::Doorbell;
+use super::heard::HeardCalls;
 use super::lanes::{Brought, Desk, Lane, ServingEnd};
 use super::vain_watch::VainWatch;
 use crate::key::JobKey;

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use slotmap::DefaultKey;
 use weft_base::{Clock, DatagramBatch, Ecn, HostAddress, Piece, PortError, ReceivedDatagrams};
 
-use super::calls::MOST_UNCONFIRMED;
 use super::datagrams::Room;
 use super::lanes::{BUNDLES, Lane};
+use super::listening::MOST_UNCONFIRMED;
+use super::served::HINTS_OF_A_TURN;
 use super::{Engine, Entry, Member, Upper};
 use crate::connection::{Connection, within_limits};
 use crate::error::{ConnectionError, RefusedStart};
@@ -26,8 +27,6 @@ const CROWDED: usize = 2;
 const ADDRESSES_EVERY: Duration = Duration::from_millis(250);
 /// So many ports are looked at in a turn: all rails, and those that calls go out from and come to.
 pub(super) const MOST_HOT: usize = 64;
-/// Hints of one visit.
-pub(super) const MOST_HINTS: usize = 64;
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Binds a datagram port. One that has been left, but for connections that are ending, is taken again.
@@ -382,7 +381,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// What somebody on the way says goes to the one whose datagram it quotes. What quotes none is nobody's: anybody
     /// can send it.
     fn take_hints(&mut self, port: DefaultKey) {
-        for _ in 0..MOST_HINTS {
+        for _ in 0..HINTS_OF_A_TURN {
             let Some(member) = self.datagrams.members.get_mut(port) else { return };
             let Some(hint) = member.poll_hint() else { return };
             let Some(to) = hint.to.ip() else { continue };

@@ -394,7 +394,6 @@ impl<N: Network> Desk<N> {
         core::mem::take(&mut *self.brought.lock())
     }
 }
-
 #[cfg(test)]
 mod tests {
     use core::sync::atomic::AtomicU32;

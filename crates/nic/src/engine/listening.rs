@@ -10,7 +10,6 @@ use slotmap::DefaultKey;
 use weft_base::{Listener, PortError, Time};
 use weft_lock::{Mutex, Rank};
 
-use super::calls::MOST_UNCONFIRMED;
 use crate::error::{Error, RefusedStart};
 use crate::offer::{Offer, RequestInfo};
 use crate::queues::event_count::EventCount;
@@ -328,6 +327,10 @@ fn yielding(pending: &[Pending], places: usize, now: Time) -> Yielding {
         None => Yielding::Never,
     }
 }
+
+/// Callers that a listener has accepted and that have not confirmed yet. A further one takes the place of the oldest
+/// (see [`Yielding`]); who calls from where it says confirms within a round trip.
+pub(super) const MOST_UNCONFIRMED: usize = 256;
 
 #[cfg(test)]
 mod tests {

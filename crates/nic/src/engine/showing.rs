@@ -1,32 +1,11 @@
 //! What an engine shows of its connections, on its NIC's board.
 
-use core::time::Duration;
+use weft_base::Clock;
 
-use weft_base::{Clock, Time};
-
+use super::shown::Showing;
 use super::{Engine, Member, Upper};
 use crate::lower::{Carrier, Lower};
 use crate::rail_report::RailReport;
-
-/// Rails are shown so often at most.
-const SHOW_RAILS_EVERY: Duration = Duration::from_millis(50);
-
-/// The rails that are shown, and when.
-#[derive(Debug, Default)]
-pub(super) struct Showing {
-    /// Something was done since they were shown.
-    is_due: bool,
-    shown_at: Option<Time>,
-    reports: Vec<RailReport>,
-    rows: Vec<[u64; RailReport::WORDS]>,
-}
-
-impl Showing {
-    /// When rails are shown again.
-    pub(super) fn at(&self) -> Option<Time> {
-        self.is_due.then(|| self.shown_at.map_or(Time::ZERO, |at| at + SHOW_RAILS_EVERY))
-    }
-}
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// The rails may be others than were shown.

@@ -2,16 +2,15 @@
 //! between the port and the caller's memory, under the engine's lock; whoever runs the engine drives the network below
 //! them, and tells those who wait.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use slotmap::{DefaultKey, SlotMap};
-use weft_base::{
-    Backlog, Clock, Interest, Listener as _, Network, Piece, Port as _, PortError, ReceivePiece, Received,
-};
+use slotmap::DefaultKey;
+use weft_base::{Backlog, Clock, Interest, Listener as _, Piece, Port as _, PortError, ReceivePiece, Received};
 
 use super::ports::{Owner, token};
+use super::stream_table::{Signals, Watched};
 use super::{Engine, Upper};
 use crate::error::Error;
 use crate::lower::Carrier;
@@ -20,52 +19,6 @@ use crate::lower::Carrier;
 const MOST_AT_ONCE: usize = 256 << 10;
 /// Nothing is waited for.
 const NOTHING: Interest = Interest { readable: false, writable: false, least: 1 };
-
-/// What those who use a stream or a listener wait at, outside of the engine.
-#[derive(Debug, Default)]
-pub(crate) struct Signals {
-    readable: AtomicBool,
-    writable: AtomicBool,
-}
-
-impl Signals {
-    /// Whether something may have come since a receive found nothing: bytes, an end, an error, or a caller.
-    pub(crate) fn is_readable(&self) -> bool {
-        self.readable.load(Ordering::Acquire)
-    }
-
-    /// Whether a send may find room, or the connect is over.
-    pub(crate) fn is_writable(&self) -> bool {
-        self.writable.load(Ordering::Acquire)
-    }
-}
-
-/// A port or a listener, and what is waited for at it.
-struct Watched<P> {
-    port: P,
-    token: DefaultKey,
-    wanted: Interest,
-    signals: Arc<Signals>,
-}
-
-/// All streams of an engine.
-pub(super) struct Streams<N: Network> {
-    open: SlotMap<DefaultKey, Watched<N::Port>>,
-    listening: SlotMap<DefaultKey, Watched<N::Listener>>,
-}
-
-impl<N: Network> Default for Streams<N> {
-    fn default() -> Self {
-        Self { open: SlotMap::new(), listening: SlotMap::new() }
-    }
-}
-
-impl<N: Network> Streams<N> {
-    /// Whether there are any that the network may tell of. Listeners are asked about less often.
-    pub(super) fn are_open(&self) -> bool {
-        !self.open.is_empty()
-    }
-}
 
 /// A new stream: its key, where those wait who use it, its two ends.
 pub(crate) type Made = (DefaultKey, Arc<Signals>, SocketAddr, SocketAddr);

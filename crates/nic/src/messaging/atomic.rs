@@ -10,36 +10,11 @@ use weft_wire::atomic_call::{AtomicCall, AtomicStatus};
 use super::core::Core;
 use super::host::Answered;
 use super::link::Purpose;
-use super::request::{AtomicPost, Completed, EndpointError, EndpointFailure, Event};
+use super::request::{AtomicPost, Completed, EndpointFailure, Event};
 use super::transfer::{Transfer, UserAtomic};
 
 /// Bytes of a cell.
 const CELL: u64 = 8;
-
-/// Whether a request makes sense.
-pub(super) fn check(post: &AtomicPost, most: u32) -> Result<(), EndpointError> {
-    let bytes = u64::from(post.count) * post.element.size() as u64;
-    if !post.operation.applies_to(post.element) {
-        return Err(EndpointError::Invalid("these elements do not have this operation"));
-    }
-    if post.count == 0 {
-        return Err(EndpointError::Invalid("an atomic operation on no elements"));
-    }
-    if bytes > u64::from(most) {
-        return Err(EndpointError::TooLong { what: "an atomic operation", length: bytes, most: u64::from(most) });
-    }
-    let expected = |wanted| if wanted { bytes } else { 0 };
-    let fits = post.operand.len() as u64 == expected(post.operation.has_operand())
-        && post.compare.len() as u64 == expected(post.operation.compares())
-        && post.result.as_ref().is_none_or(|result| result.length() as u64 == bytes);
-    if fits {
-        Ok(())
-    } else {
-        Err(EndpointError::Invalid(
-            "operands, values to compare with or a result of another length than the elements have",
-        ))
-    }
-}
 
 /// Executes a peer's call, and makes the answer to it.
 pub(super) fn execute(registry: &Registry, domain: DomainId, owner: u64, body: &[u8]) -> Vec<u8> {

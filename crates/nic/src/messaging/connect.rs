@@ -14,6 +14,7 @@ use super::core::Core;
 use super::link::{Link, Parts, Phase, Proving, Purpose};
 use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, EndpointFailure};
+use super::waiting::PendingTakeover;
 use crate::connection::{Ending, within_limits};
 use crate::engine::Patience;
 use crate::engine::listening::RequestKey;
@@ -58,17 +59,6 @@ pub(super) const ASKED_TIMES: u32 = 8;
 /// The most callers that want the place of one connection, and of all: those beyond are refused at once.
 const MOST_DOUBTED: usize = 4;
 const MOST_DOUBTED_OF_ALL: usize = 64;
-
-/// A caller that says it is whom we are connected with. It is decided when that connection has turned out to be dead,
-/// or to live.
-pub(super) struct Doubted {
-    request: RequestKey,
-    info: RequestInfo,
-    /// That connection.
-    asked: LinkKey,
-    /// When it counts as alive.
-    until: Time,
-}
 
 impl Core {
     // --- opening
@@ -466,7 +456,7 @@ impl Core {
             self.probe(asked);
         }
         let until = now + self.settings.connect_timeout / ASKED_TIMES;
-        self.doubted.push(Doubted { request, info, asked, until });
+        self.doubted.push(PendingTakeover { request, info, asked, until });
         self.wake_by(until);
         Ok(())
     }
@@ -499,7 +489,7 @@ impl Core {
                 continue;
             }
             any = true;
-            let Doubted { request, info, .. } = self.doubted.remove(at);
+            let PendingTakeover { request, info, .. } = self.doubted.remove(at);
             if lives {
                 let _ = engine.reject(request, &Refusal::Tie.emit());
             } else {

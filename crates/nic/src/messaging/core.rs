@@ -13,7 +13,6 @@ use weft_message::{Machine, Terms};
 use weft_rdmap::{CompletionKind, Status, StreamError};
 
 use super::Engine;
-use super::connect::Doubted;
 use super::host::{NicHost, copied, injected_bytes, receive_of, send_of};
 use super::link::{Link, Purpose};
 use super::peers::Peers;
@@ -22,7 +21,7 @@ use super::request::{
     ReceivePost, SendPost, TransferPost, Warning,
 };
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
-use super::unconfirmed::Unconfirmed;
+use super::waiting::{PendingTakeover, Unconfirmed};
 use super::{EndpointAttributes, EndpointSettings};
 use crate::engine::Upper;
 use crate::engine::listening::Waiting;
@@ -72,7 +71,7 @@ pub(crate) struct Core {
     /// Callers that were let in and have yet to say that they know.
     pub(super) unconfirmed: Vec<Unconfirmed>,
     /// Callers that wait for the end of another connection.
-    pub(super) doubted: Vec<Doubted>,
+    pub(super) doubted: Vec<PendingTakeover>,
     /// Links with something for the engine to send.
     pub(super) rung: Vec<LinkKey>,
     /// Peers with packets for which there was no room.
@@ -599,7 +598,7 @@ impl Core {
         post: AtomicPost,
         engine: &mut Engine<N, C>,
     ) -> Result<(), EndpointError> {
-        super::atomic::check(&post, self.settings.atomic_bytes)?;
+        post.check(self.settings.atomic_bytes)?;
         self.admit(post.peer)?;
         self.host.counts.endpoint_atomics += 1;
         let (peer, fence) = (post.peer, post.fence);

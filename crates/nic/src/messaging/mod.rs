@@ -18,6 +18,7 @@ mod request;
 mod sending;
 mod transfer;
 mod unconfirmed;
+mod waiting;
 
 use crate::offer::Transport;
 use ::core::time::Duration;

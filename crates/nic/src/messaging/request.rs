@@ -294,6 +294,33 @@ pub struct AtomicPost {
     pub op_flags: u32,
 }
 
+impl AtomicPost {
+    /// Whether it makes sense, where an atomic operation may have at most this many bytes.
+    pub(super) fn check(&self, most: u32) -> Result<(), EndpointError> {
+        let bytes = u64::from(self.count) * self.element.size() as u64;
+        if !self.operation.applies_to(self.element) {
+            return Err(EndpointError::Invalid("these elements do not have this operation"));
+        }
+        if self.count == 0 {
+            return Err(EndpointError::Invalid("an atomic operation on no elements"));
+        }
+        if bytes > u64::from(most) {
+            return Err(EndpointError::TooLong { what: "an atomic operation", length: bytes, most: u64::from(most) });
+        }
+        let expected = |wanted| if wanted { bytes } else { 0 };
+        let fits = self.operand.len() as u64 == expected(self.operation.has_operand())
+            && self.compare.len() as u64 == expected(self.operation.compares())
+            && self.result.as_ref().is_none_or(|result| result.length() as u64 == bytes);
+        if fits {
+            Ok(())
+        } else {
+            Err(EndpointError::Invalid(
+                "operands, values to compare with or a result of another length than the elements have",
+            ))
+        }
+    }
+}
+
 /// What has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Completed {

@@ -9,16 +9,9 @@ use super::Engine;
 use super::core::Core;
 use super::link::Phase;
 use super::peers::Origin;
+use super::waiting::Unconfirmed;
 use crate::ids::LinkKey;
 use crate::lower::Carrier;
-
-/// A caller that was let in.
-pub(super) struct Unconfirmed {
-    pub(super) key: LinkKey,
-    peer: PeerId,
-    pub(super) hello: Hello,
-    origin: Origin,
-}
 
 impl Core {
     /// A link to a caller stands as soon as the caller has confirmed, which over a stream it has.

@@ -1,0 +1,125 @@
+//! The ports that an engine serves for others.
+
+use std::sync::Arc;
+
+use slotmap::{DefaultKey, SlotMap};
+use weft_base::{DatagramLimits, DatagramPort, Interest, Network};
+
+use super::datagrams::COOL_AFTER_LOOKS;
+use super::lanes::{Bundle, Desk, Lane, ServingEnd};
+use super::ports::token;
+use super::vain_watch::VainWatch;
+use crate::lower::{Leaving, Lower};
+
+/// Hints of one visit.
+pub(super) const HINTS_OF_A_TURN: usize = 64;
+
+/// The ports that an engine serves, and to whom it brings its own that others are to serve.
+pub(super) struct Serving<N: Network> {
+    /// Of all engines, by their numbers.
+    pub(super) desks: Arc<[Arc<Desk<N>>]>,
+    /// The number of this one.
+    pub(super) index: usize,
+    pub(super) served: SlotMap<DefaultKey, Served<N>>,
+}
+
+/// One port.
+pub(super) struct Served<N: Network> {
+    pub(super) port: N::Datagram,
+    pub(super) lane: ServingEnd,
+    /// Its key among all ports that the network may tell of.
+    pub(super) token: DefaultKey,
+    pub(super) limits: DatagramLimits,
+    pub(super) leaving: Leaving,
+    pub(super) is_hot: bool,
+    pub(super) vain_watch: VainWatch,
+    pub(super) idle_looks: u32,
+}
+
+impl<N: Network> Serving<N> {
+    pub(super) fn new(desks: Arc<[Arc<Desk<N>>]>, index: usize) -> Self {
+        Self { desks, index, served: SlotMap::new() }
+    }
+
+    /// The desk of the engine that is to serve this engine's port with this number, if it is another one.
+    pub(super) fn server_of(&self, number: usize, engines: usize) -> Option<&Arc<Desk<N>>> {
+        let away = number % engines.clamp(1, self.desks.len());
+        (away > 0).then(|| &self.desks[(self.index + away) % self.desks.len()])
+    }
+
+    /// The desk of this engine.
+    pub(super) fn own(&self) -> &Arc<Desk<N>> {
+        &self.desks[self.index]
+    }
+
+    /// Whether one is watched by the operating system.
+    pub(super) fn any_cold(&self) -> bool {
+        self.served.values().any(|served| !served.is_hot)
+    }
+
+    /// Whether one is looked at.
+    pub(super) fn any_hot(&self) -> bool {
+        self.served.values().any(|served| served.is_hot)
+    }
+
+    /// Has the operating system watch those that are looked at.
+    pub(super) fn watch(&mut self, network: &mut N, all: bool) {
+        for served in self.served.values_mut() {
+            if served.is_hot && (all || served.idle_looks > COOL_AFTER_LOOKS) {
+                served.is_hot = false;
+                served.arm(network);
+            }
+        }
+    }
+}
+
+impl<N: Network> Served<N> {
+    pub(super) fn arm(&mut self, network: &mut N) {
+        self.vain_watch.begin();
+        let interest = Interest { readable: true, writable: !self.leaving.is_empty(), least: 1 };
+        if network.arm_datagram(&mut self.port, token(self.token), interest).is_err() {
+            // The system can't watch it, so it is looked at instead.
+            self.is_hot = true;
+        }
+    }
+
+    pub(super) fn warm(&mut self) {
+        self.is_hot = true;
+        self.idle_looks = 0;
+    }
+}
+
+impl<N: Network> Served<N> {
+    pub(super) fn receive<L: Lower<N>>(&mut self) -> bool {
+        let lane: &Lane = &self.lane.0;
+        let Some(mut bundle) = lane.room() else {
+            // There is work when the owner has given some back.
+            self.idle_looks = self.idle_looks.saturating_add(1);
+            return false;
+        };
+        bundle.received.clear();
+        // A broken port is one at which nothing comes.
+        let count = self.port.receive(&mut bundle.bytes, &mut bundle.received).unwrap_or(0);
+        if count == 0 {
+            self.idle_looks = self.idle_looks.saturating_add(1);
+            lane.put_room(bundle);
+            return false;
+        }
+        self.idle_looks = 0;
+        let Bundle { bytes, received, are_good } = &mut bundle;
+        are_good.clear();
+        for run in received.iter() {
+            let datagrams = bytes[run.range.clone()].chunks(run.segment_size.max(1) as usize);
+            are_good.extend(datagrams.map(L::is_good));
+        }
+        lane.bring(bundle, self.port.counters().overflowed);
+        true
+    }
+
+    pub(super) fn bring_hints(&mut self) {
+        for _ in 0..HINTS_OF_A_TURN {
+            let Some(hint) = self.port.poll_hint() else { return };
+            self.lane.0.bring_hint(hint);
+        }
+    }
+}
