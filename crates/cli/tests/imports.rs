@@ -1,5 +1,5 @@
-//! No file of the command's crates is part of an import circle of more than two files, and the rooms of `weft-perf` are
-//! floors: each imports only those below it.
+//! No file is part of an import circle of more than two files of its crate, but for the circles that are listed here, and
+//! the rooms of `weft-perf` are floors: each imports only those below it.
 //!
 //! An import is a path that begins with `crate`, `super`, `self` or a module below, in a `use` or elsewhere. What a
 //! file only re-exports (`pub use`) it does not import: the path leads to the file that defines it.
@@ -8,11 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Crates that keep the rule.
-const CRATES: [&str; 3] = ["command", "perf", "cli"];
-
 /// The largest circle.
 const LARGEST: usize = 2;
+
+/// Crates that have a larger one still, and of how many files. They become fewer and smaller.
+const LARGER: [(&str, usize); 8] = [
+    ("lab", 4),
+    ("libfabric", 7),
+    ("link", 5),
+    ("mpi", 3),
+    ("nic", 26),
+    ("simulate", 10),
+    ("weft", 6),
+    ("window", 4),
+];
 
 /// The rooms of `weft-perf`, the lowest first.
 const FLOORS: [&str; 11] = [
@@ -43,14 +52,25 @@ struct Source {
 }
 
 #[test]
-fn no_circle_has_more_than_two_files() {
-    let mut circles = Vec::new();
-    for name in CRATES {
-        let files = Crate::of_workspace(name);
-        let large = files.circles().into_iter().filter(|circle| circle.len() > LARGEST);
+fn no_circle_is_larger_than_it_may_be() {
+    let (mut circles, mut crates) = (Vec::new(), 0);
+    for name in crates_of_workspace() {
+        let files = Crate::of_workspace(&name);
+        let allowed = LARGER.iter().find(|(other, _)| *other == name).map_or(LARGEST, |(_, files)| *files);
+        let found = files.circles();
+        let large = found.iter().filter(|circle| circle.len() > allowed);
         circles.extend(large.map(|circle| circle.join(" ")));
+        let largest = found.iter().map(Vec::len).max().unwrap_or(0);
+        assert!(allowed == LARGEST || largest == allowed, "{name}: the largest circle has {largest} files by now");
+        crates += 1;
     }
     assert!(circles.is_empty(), "\n\n{}\n", circles.join("\n"));
+    assert!(crates > 20, "{crates} crates");
+}
+
+fn crates_of_workspace() -> Vec<String> {
+    let folders = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).expect("the folder of the crates");
+    folders.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
 }
 
 #[test]
@@ -93,7 +113,7 @@ impl Crate {
     /// That in the folder of this name beside this crate's.
     fn of_workspace(name: &str) -> Self {
         let files = Self::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src"));
-        assert!(files.0.len() > 5, "{name} has no files");
+        assert!(!files.0.is_empty(), "{name} has no files");
         files
     }
 
