@@ -2,12 +2,14 @@
 
 use core::ops::Range;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use weft_base::{Ecn, Random, Time};
 
 use crate::queue::{Passage, Waiting};
-use crate::{Delayed, Settings, Statistics};
+use crate::schedule::Schedule;
+use crate::spread::Drawer;
+use crate::{Delayed, Profile, Settings, Statistics};
 
 /// Bits that are flipped in a damaged packet, at most. CRC-32C finds all of so few in a packet of any size that there
 /// is.
@@ -36,15 +38,16 @@ pub enum Admission {
 /// One direction of a way. See the [crate]'s page.
 #[derive(Debug)]
 pub struct Link<T> {
-    settings: Settings,
+    profile: Profile,
+    /// What the profile will be, and from when on; in order.
+    changes: VecDeque<(Time, Profile)>,
     random: Random,
-    queue: Waiting,
+    drawer: Drawer,
+    queue: Waiting<Packet<T>>,
     is_bad: bool,
     /// Partitions: nothing passes from the start until before the end.
     cuts: Vec<Range<Time>>,
-    /// By when they arrive, then by when they were sent.
-    on_the_way: BTreeMap<(Time, u64), Packet<T>>,
-    next_number: u64,
+    on_the_way: Schedule<Packet<T>>,
     /// When the last of those that stay in order arrives.
     latest: Time,
     statistics: Statistics,
@@ -53,15 +56,16 @@ pub struct Link<T> {
 impl<T: Clone> Link<T> {
     /// A link without packets. What happens by chance comes from `random`.
     #[must_use]
-    pub fn new(settings: Settings, random: Random) -> Self {
+    pub fn new(profile: impl Into<Profile>, random: Random) -> Self {
         Self {
-            settings,
+            profile: profile.into(),
+            changes: VecDeque::new(),
             random,
-            queue: Waiting::default(),
+            drawer: Drawer::default(),
+            queue: Waiting::new(),
             is_bad: false,
             cuts: Vec::new(),
-            on_the_way: BTreeMap::new(),
-            next_number: 0,
+            on_the_way: Schedule::new(),
             latest: Time::ZERO,
             statistics: Statistics::default(),
         }
@@ -69,36 +73,60 @@ impl<T: Clone> Link<T> {
 
     /// Puts a packet in. `now` never goes back between calls.
     pub fn send(&mut self, packet: Packet<T>, now: Time) -> Admission {
+        let length = packet.bytes.len();
+        self.send_part(packet, length, now)
+    }
+
+    /// Puts a packet in that has this many bytes, of which only the first are at hand.
+    pub fn send_part(&mut self, packet: Packet<T>, length: usize, now: Time) -> Admission {
+        self.advance(now);
         self.statistics.sent += 1;
-        if let Some(mtu) = self.settings.mtu
-            && packet.bytes.len() as u64 + u64::from(self.settings.header_bytes) > u64::from(mtu.bytes)
+        let settings = &self.profile.settings;
+        let bytes = length as u64 + u64::from(settings.header_bytes);
+        if let Some(mtu) = settings.mtu
+            && bytes > u64::from(mtu.bytes)
         {
             self.statistics.too_large += 1;
-            let largest = mtu.bytes.saturating_sub(self.settings.header_bytes);
+            let largest = mtu.bytes.saturating_sub(settings.header_bytes);
             return if mtu.tells { Admission::TooLarge(largest) } else { Admission::Taken };
         }
-        if self.on_the_way.len() >= self.settings.in_flight {
+        if self.in_flight() >= settings.in_flight {
             self.statistics.overflowed += 1;
             return Admission::Taken;
         }
-        match self.queue.enter(packet.bytes.len(), now, &self.settings) {
+        if self.queue.keeps_packets(&self.profile) {
+            self.statistics.overflowed += u64::from(!self.queue.stand(packet, bytes, now, &self.profile));
+            self.serve(now);
+            return Admission::Taken;
+        }
+        match self.queue.enter(bytes, now, &self.profile) {
             Passage::Dropped => self.statistics.overflowed += 1,
             Passage::Leaves { at, marked } => self.carry(packet, at, marked),
         }
         Admission::Taken
     }
 
-    /// When the next packet arrives. [`Link::deliver`] has one from then on.
+    /// When to ask [`Link::deliver`] next: the next packet arrives then, or the queue has something to decide.
     #[must_use]
     pub fn next_time(&self) -> Option<Time> {
-        self.on_the_way.keys().next().map(|(at, _)| *at)
+        let arrival = self.on_the_way.next_time();
+        let Some(mut start) = self.queue.next_start(&self.profile) else { return arrival };
+        // How fast the queue empties may be different from then on.
+        start = self.changes.front().map_or(start, |(at, _)| start.min(*at));
+        Some(arrival.map_or(start, |arrival| arrival.min(start)))
     }
 
-    /// The next packet that has arrived by `now`.
+    /// The next packet that has arrived by `now`. `now` never goes back between calls.
     pub fn deliver(&mut self, now: Time) -> Option<Packet<T>> {
-        let entry = self.on_the_way.first_entry().filter(|entry| entry.key().0 <= now)?;
+        self.deliver_timed(now).map(|(_, packet)| packet)
+    }
+
+    /// The same, with the time at which it has arrived: what comes next on its way gets that for `now`.
+    pub fn deliver_timed(&mut self, now: Time) -> Option<(Time, Packet<T>)> {
+        self.advance(now);
+        let delivered = self.on_the_way.take(now)?;
         self.statistics.delivered += 1;
-        Some(entry.remove())
+        Some(delivered)
     }
 
     /// Lets nothing pass that leaves the queue in `span`. What has left before arrives.
@@ -114,18 +142,25 @@ impl<T: Clone> Link<T> {
     /// How packets are treated.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
-        &self.settings
+        &self.profile.settings
     }
 
     /// Changes how packets that are sent from now on are treated.
     pub const fn set_settings(&mut self, settings: Settings) {
-        self.settings = settings;
+        self.profile.settings = settings;
+    }
+
+    /// From these times on packets are treated so, each time as the last that has come says. A trace begins when its
+    /// profile does, unless the one before has the same. What was to come before is forgotten.
+    pub fn set_changes(&mut self, changes: impl IntoIterator<Item = (Time, Profile)>) {
+        self.changes = changes.into_iter().collect();
+        self.changes.make_contiguous().sort_by_key(|(at, _)| *at);
     }
 
     /// Packets, and copies, on the way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.on_the_way.len()
+        self.on_the_way.len() + self.queue.standing()
     }
 
     /// What became of the packets.
@@ -140,49 +175,85 @@ impl<T: Clone> Link<T> {
         self.cuts.iter().any(|cut| cut.contains(&at))
     }
 
+    /// Does what was to be done by now.
+    fn advance(&mut self, now: Time) {
+        while self.changes.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((at, profile)) = self.changes.pop_front() else { return };
+            self.serve(at);
+            if profile.trace != self.profile.trace {
+                self.queue.start_trace(at);
+            }
+            self.profile = profile;
+        }
+        self.serve(now);
+    }
+
+    /// Lets go what stands in the queue and may leave by now.
+    fn serve(&mut self, now: Time) {
+        let can_be_marked = |packet: &Packet<T>| is_capable(packet.ecn);
+        while let Some((packet, passage)) = self.queue.next(now, &self.profile, can_be_marked) {
+            match passage {
+                Passage::Dropped => self.statistics.codel_dropped += 1,
+                Passage::Leaves { at, marked } => self.carry(packet, at, marked),
+            }
+        }
+    }
+
     /// A packet that leaves the queue then.
     fn carry(&mut self, mut packet: Packet<T>, leaves: Time, marked: bool) {
         if self.is_cut(leaves) {
             self.statistics.cut += 1;
             return;
         }
-        if self.settings.loss.takes(&mut self.is_bad, &mut self.random) {
+        let settings = self.profile.settings;
+        if settings.loss.takes(&mut self.is_bad, &mut self.random) {
             self.statistics.lost += 1;
             return;
         }
-        if marked && matches!(packet.ecn, Ecn::Capable0 | Ecn::Capable1) {
+        if marked && is_capable(packet.ecn) {
             packet.ecn = Ecn::Congested;
             self.statistics.marked += 1;
         }
-        if self.settings.clears_ecn {
+        if settings.clears_ecn {
             packet.ecn = Ecn::NotCapable;
         }
-        let at = self.arrival(leaves);
-        if let Some(later) = self.happens(self.settings.duplication) {
+        let (at, is_in_order) = self.arrival(leaves);
+        if let Some(later) = self.happens(settings.duplication) {
             self.statistics.duplicated += 1;
-            self.put(packet.clone(), at + later);
+            self.put(packet.clone(), at + later, false);
         }
-        self.put(packet, at);
+        self.put(packet, at, is_in_order);
     }
 
-    fn arrival(&mut self, leaves: Time) -> Time {
-        let at = leaves + self.settings.delay + self.up_to(self.settings.jitter);
-        let at = at.max(self.latest);
-        if let Some(later) = self.happens(self.settings.reordering) {
+    /// When a packet arrives that leaves the queue then, and whether those behind it come later.
+    fn arrival(&mut self, leaves: Time) -> (Time, bool) {
+        let settings = self.profile.settings;
+        let spread =
+            self.drawer.draw(settings.spread, self.profile.delays.as_deref(), settings.correlation, &mut self.random);
+        let delay = if spread < 0.0 {
+            settings.delay.saturating_sub(Duration::from_nanos(-spread as u64))
+        } else {
+            settings.delay + Duration::from_nanos(spread as u64)
+        };
+        let mut at = leaves + delay + self.up_to(settings.jitter);
+        if !settings.overtakes {
+            at = at.max(self.latest);
+        }
+        if let Some(later) = self.happens(settings.reordering) {
             self.statistics.held_back += 1;
-            return at + later;
+            return (at + later, false);
         }
-        self.latest = at;
-        at
+        self.latest = self.latest.max(at);
+        (at, true)
     }
 
-    fn put(&mut self, mut packet: Packet<T>, at: Time) {
-        if !packet.bytes.is_empty() && self.settings.corruption.happens(&mut self.random) {
+    fn put(&mut self, mut packet: Packet<T>, at: Time, is_in_order: bool) {
+        let settings = &self.profile.settings;
+        if !packet.bytes.is_empty() && settings.corruption.happens(&mut self.random) {
             self.statistics.corrupted += 1;
-            damage(&mut packet.bytes, self.settings.most_flips, &mut self.random);
+            damage(&mut packet.bytes, settings.most_flips, &mut self.random);
         }
-        self.on_the_way.insert((at, self.next_number), packet);
-        self.next_number += 1;
+        self.on_the_way.put(packet, at, is_in_order);
     }
 
     fn happens(&mut self, delayed: Delayed) -> Option<Duration> {
@@ -196,6 +267,10 @@ impl<T: Clone> Link<T> {
         let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.random.below(most.saturating_add(1)))
     }
+}
+
+const fn is_capable(ecn: Ecn) -> bool {
+    matches!(ecn, Ecn::Capable0 | Ecn::Capable1)
 }
 
 /// Flips one to so many bits.

@@ -5,15 +5,30 @@ use std::collections::VecDeque;
 
 use weft_base::Time;
 
-use crate::Settings;
+use crate::Profile;
+use crate::codel::Control;
+use crate::trace::{Cursor, TRACE_PACKET_BYTES};
 
-/// Packets that have not left yet. They are known by when they will have.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    packets: VecDeque<(Time, u64)>,
+/// The queue. Of a queue that only drops what does not fit, it is known at once when each packet leaves; one that is
+/// under CoDel's control has to keep its packets until they do.
+#[derive(Debug)]
+pub(crate) struct Waiting<T> {
+    /// Those of which it is known when they will have left, with their bytes.
+    leaving: VecDeque<(Time, u64)>,
+    leaving_bytes: u64,
+    standing: VecDeque<Standing<T>>,
+    standing_bytes: u64,
+    control: Control,
+    /// When the last of those that are known to leave has left.
+    free: Time,
+    cursor: Cursor,
+}
+
+#[derive(Debug)]
+struct Standing<T> {
+    item: T,
     bytes: u64,
-    /// When the last of them has left.
-    empty: Time,
+    since: Time,
 }
 
 /// What the queue does to a packet.
@@ -27,30 +42,107 @@ pub(crate) enum Passage {
     },
 }
 
-impl Waiting {
-    pub(crate) fn enter(&mut self, payload: usize, now: Time, settings: &Settings) -> Passage {
-        let Some(rate) = settings.rate_bits_per_s else {
+impl<T> Waiting<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            leaving: VecDeque::new(),
+            leaving_bytes: 0,
+            standing: VecDeque::new(),
+            standing_bytes: 0,
+            control: Control::NEW,
+            free: Time::ZERO,
+            cursor: Cursor::starting(Time::ZERO),
+        }
+    }
+
+    /// A trace begins now.
+    pub(crate) const fn start_trace(&mut self, now: Time) {
+        self.cursor = Cursor::starting(now);
+    }
+
+    /// Packets that stand in it.
+    pub(crate) fn standing(&self) -> usize {
+        self.standing.len()
+    }
+
+    /// Whether packets have to stand in it: under CoDel, and behind others that do.
+    pub(crate) fn keeps_packets(&self, profile: &Profile) -> bool {
+        !self.standing.is_empty() || (profile.has_queue() && profile.settings.codel.is_some())
+    }
+
+    /// Takes a packet of so many bytes, those of [`Settings::header_bytes`](crate::Settings::header_bytes) included.
+    pub(crate) fn enter(&mut self, bytes: u64, now: Time, profile: &Profile) -> Passage {
+        if !profile.has_queue() {
             return Passage::Leaves { at: now, marked: false };
-        };
+        }
         self.leave(now);
-        let bytes = payload as u64 + u64::from(settings.header_bytes);
-        if self.bytes + bytes > settings.queue.bytes {
+        let queue = profile.settings.queue;
+        if self.leaving_bytes + bytes > queue.bytes {
             return Passage::Dropped;
         }
-        let marked = settings.queue.mark_at.is_some_and(|mark_at| self.bytes >= mark_at);
-        let on_the_wire = bytes + u64::from(settings.frame_bytes);
-        self.empty = self.empty.max(now) + transmission_time(on_the_wire, rate);
-        self.packets.push_back((self.empty, bytes));
-        self.bytes += bytes;
-        Passage::Leaves { at: self.empty, marked }
+        let marked = queue.mark_at.is_some_and(|mark_at| self.leaving_bytes >= mark_at);
+        let at = self.transmit(self.free.max(now), bytes, profile);
+        Passage::Leaves { at, marked }
+    }
+
+    /// The same for one that stands. False: there is no room.
+    pub(crate) fn stand(&mut self, item: T, bytes: u64, now: Time, profile: &Profile) -> bool {
+        self.leave(now);
+        let fits = self.leaving_bytes + self.standing_bytes + bytes <= profile.settings.queue.bytes;
+        if fits {
+            self.standing_bytes += bytes;
+            self.standing.push_back(Standing { item, bytes, since: now });
+        }
+        fits
+    }
+
+    /// When the next of those that stand begins to leave.
+    pub(crate) fn next_start(&self, profile: &Profile) -> Option<Time> {
+        let at = self.free.max(self.standing.front()?.since);
+        Some(profile.trace.as_ref().map_or(at, |trace| self.cursor.start(trace, at)))
+    }
+
+    /// The next of those that stand, if it has begun to leave by now, and what becomes of it. One that can be is marked
+    /// where it would be dropped (RFC 8289 section 3, RFC 3168).
+    pub(crate) fn next(
+        &mut self,
+        now: Time,
+        profile: &Profile,
+        can_be_marked: impl Fn(&T) -> bool,
+    ) -> Option<(T, Passage)> {
+        let start = self.next_start(profile).filter(|start| *start <= now)?;
+        let Standing { item, bytes, since } = self.standing.pop_front()?;
+        self.standing_bytes -= bytes;
+        self.leave(start);
+        let codel = profile.settings.codel;
+        let drops = codel
+            .is_some_and(|codel| self.control.drops(codel, start.since(since), self.standing_bytes, start));
+        if drops && !can_be_marked(&item) {
+            return Some((item, Passage::Dropped));
+        }
+        let at = self.transmit(start, bytes, profile);
+        Some((item, Passage::Leaves { at, marked: drops }))
+    }
+
+    /// A packet begins to leave. Returns when it has.
+    fn transmit(&mut self, start: Time, bytes: u64, profile: &Profile) -> Time {
+        let settings = &profile.settings;
+        self.free = match (&profile.trace, settings.rate_bits_per_s) {
+            (Some(trace), _) => self.cursor.send(trace, start, bytes + TRACE_PACKET_BYTES),
+            (None, Some(rate)) => start + transmission_time(bytes + u64::from(settings.frame_bytes), rate),
+            (None, None) => start,
+        };
+        self.leaving.push_back((self.free, bytes));
+        self.leaving_bytes += bytes;
+        self.free
     }
 
     /// Forgets those that have left.
     fn leave(&mut self, now: Time) {
-        while let Some((at, bytes)) = self.packets.front().copied().filter(|(at, _)| *at <= now) {
-            debug_assert!(at <= self.empty);
-            self.bytes -= bytes;
-            self.packets.pop_front();
+        while let Some((at, bytes)) = self.leaving.front().copied().filter(|(at, _)| *at <= now) {
+            debug_assert!(at <= self.free);
+            self.leaving_bytes -= bytes;
+            self.leaving.pop_front();
         }
     }
 }

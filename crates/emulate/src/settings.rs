@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::{Chance, Loss};
+use crate::{Chance, CoDel, Loss, Spread};
 
 /// How a link treats packets. The default brings each at once, unharmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,10 +11,19 @@ pub struct Settings {
     pub delay: Duration,
     /// And up to this long more, by chance. It stays in order: a packet waits for one that was sent before.
     pub jitter: Duration,
+    /// And longer or shorter by what this says.
+    pub spread: Spread,
+    /// How much of what [`Settings::spread`] says of a packet it says of the next.
+    pub correlation: Chance,
+    /// Whether a packet may arrive before one that was sent before, if jitter or spread have it so. Otherwise it waits,
+    /// and the more packets there are, the more of them take as long as the slowest.
+    pub overtakes: bool,
     /// Bits that leave the queue in a second. `None`: no queue.
     pub rate_bits_per_s: Option<u64>,
     /// The queue before the link. Without a rate there is none.
     pub queue: Queue,
+    /// Whether packets are dropped that have waited for too long, and how long that is.
+    pub codel: Option<CoDel>,
     /// Which packets are lost after they have left the queue: they took their share of the rate.
     pub loss: Loss,
     /// Packets that others may overtake: they take longer by up to so much.
@@ -42,8 +51,12 @@ impl Default for Settings {
         Self {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
+            spread: Spread::None,
+            correlation: Chance::NEVER,
+            overtakes: false,
             rate_bits_per_s: None,
             queue: Queue::default(),
+            codel: None,
             loss: Loss::None,
             reordering: Delayed::default(),
             duplication: Delayed::default(),

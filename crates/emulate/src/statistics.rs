@@ -2,8 +2,8 @@
 
 use core::ops::Add;
 
-/// What became of a link's packets: `sent + duplicated == delivered + lost + overflowed + cut + too_large`, and those
-/// that are still [on the way](crate::Link::in_flight).
+/// What became of a link's packets: `sent + duplicated == delivered + lost + overflowed + codel_dropped + cut + too_large`,
+/// and those that are still [on the way](crate::Link::in_flight).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets that were handed in.
@@ -16,6 +16,8 @@ pub struct Statistics {
     pub lost: u64,
     /// Dropped, for the queue was full.
     pub overflowed: u64,
+    /// Dropped by CoDel, for they had waited for too long.
+    pub codel_dropped: u64,
     /// Lost in a partition.
     pub cut: u64,
     /// Larger than the MTU.
@@ -39,6 +41,7 @@ impl Add for Statistics {
             delivered: self.delivered + other.delivered,
             lost: self.lost + other.lost,
             overflowed: self.overflowed + other.overflowed,
+            codel_dropped: self.codel_dropped + other.codel_dropped,
             cut: self.cut + other.cut,
             too_large: self.too_large + other.too_large,
             marked: self.marked + other.marked,

@@ -21,7 +21,11 @@ fn at(micros: u64) -> Time {
 
 /// All that comes, with when it does.
 fn drain(link: &mut Link<usize>) -> Vec<(Time, Packet<usize>)> {
-    core::iter::from_fn(|| link.next_time().map(|now| (now, link.deliver(now).expect("it is there by then")))).collect()
+    let mut all = Vec::new();
+    while let Some(now) = link.next_time() {
+        all.extend(link.deliver_timed(now));
+    }
+    all
 }
 
 fn tags(link: &mut Link<usize>) -> Vec<usize> {
@@ -191,6 +195,170 @@ fn chances() {
     assert_eq!(Loss::bursts(Chance::ALWAYS, 0), Loss::bursts(Chance::percent(200), 1));
 }
 
+/// Sends packets of 1000 bytes this often, and takes what comes when it does.
+fn stream(way: &mut Link<usize>, count: usize, every_us: u64) -> Vec<(Time, usize)> {
+    let mut came = Vec::new();
+    for tag in 0..count {
+        let now = at(tag as u64 * every_us);
+        came.extend(core::iter::from_fn(|| way.deliver_timed(now)).map(|(when, packet)| (when, packet.tag)));
+        way.send(Packet { ecn: Ecn::NotCapable, ..packet(tag, 1000) }, now);
+    }
+    came.extend(drain(way).into_iter().map(|(when, packet)| (when, packet.tag)));
+    came
+}
+
+const BARE: Settings = Settings {
+    delay: Duration::ZERO,
+    jitter: Duration::ZERO,
+    spread: Spread::None,
+    correlation: Chance::NEVER,
+    overtakes: false,
+    rate_bits_per_s: None,
+    queue: Queue { bytes: 1_000_000, mark_at: None },
+    codel: None,
+    loss: Loss::None,
+    reordering: Delayed { chance: Chance::NEVER, by: Duration::ZERO },
+    duplication: Delayed { chance: Chance::NEVER, by: Duration::ZERO },
+    corruption: Chance::NEVER,
+    most_flips: 4,
+    clears_ecn: false,
+    mtu: None,
+    header_bytes: 0,
+    frame_bytes: 0,
+    in_flight: 1 << 16,
+};
+
+#[test]
+fn codel_keeps_the_wait_short_and_the_link_busy() {
+    // 8 Mb/s sends 1000 bytes in 1 ms; a tenth more comes than leaves.
+    let waits = |codel| {
+        let mut way = link(Settings { rate_bits_per_s: Some(8_000_000), codel, ..BARE });
+        let came = stream(&mut way, 10_000, 909);
+        let tail = &came[came.len() / 2..];
+        let waits: Vec<_> = tail.iter().map(|(when, tag)| when.since(at(*tag as u64 * 909)).as_millis()).collect();
+        assert_eq!(way.statistics().codel_dropped > 0, codel.is_some(), "{:?}", way.statistics());
+        assert!(tail.windows(2).all(|pair| pair[1].0.since(pair[0].0) == Duration::from_millis(1)), "it is busy");
+        waits.iter().sum::<u128>() / waits.len() as u128
+    };
+    let (without, with) = (waits(None), waits(Some(CoDel::default())));
+    assert!(without > 500 && with < 100, "{without} and {with} ms");
+}
+
+#[test]
+fn codel_marks_what_can_be_marked_and_decides_whenever_it_is_asked() {
+    let settings = Settings { rate_bits_per_s: Some(8_000_000), codel: Some(CoDel::default()), ..BARE };
+    let run = |ecn, is_polled: bool| {
+        let mut way = link(settings);
+        for tag in 0..400 {
+            let now = at(tag as u64 * 500);
+            if is_polled {
+                way.next_time().filter(|next| *next <= now).map(|next| way.deliver(next));
+            }
+            way.send(Packet { ecn, ..packet(tag, 1000) }, now);
+        }
+        let rest = drain(&mut way).last().map(|(when, _)| *when);
+        let mut all = way.statistics();
+        all.delivered = 0;
+        (all, rest)
+    };
+    let (dropped, last) = run(Ecn::NotCapable, false);
+    assert!(dropped.codel_dropped > 2 && dropped.marked == 0, "{dropped:?}");
+    assert_eq!(run(Ecn::NotCapable, true), (dropped, last), "when somebody asks is of no matter");
+    let (marked, _) = run(Ecn::Capable0, false);
+    assert!(marked.codel_dropped == 0 && marked.marked > 2, "{marked:?}");
+}
+
+#[test]
+fn a_trace_says_when_packets_leave() {
+    let trace = RateTrace::parse("1\n4\n4\n10\n").unwrap();
+    for codel in [None, Some(CoDel::default())] {
+        let profile = Profile { trace: Some(trace.clone().into()), ..Settings { codel, ..BARE }.into() };
+        let mut way = Link::new(profile, Random::new(1));
+        for tag in 0..6 {
+            way.send(packet(tag, 1500), at(0));
+        }
+        let times: Vec<_> = drain(&mut way).into_iter().map(|(when, _)| when).collect();
+        assert_eq!(times, [1000, 4000, 4000, 10_000, 11_000, 14_000].map(at), "{codel:?}");
+    }
+}
+
+#[test]
+fn delays_are_spread_and_may_overtake() {
+    let delay = Duration::from_millis(10);
+    let spread = Spread::Normal { deviation: Duration::from_millis(1) };
+    let run = |overtakes| {
+        let mut way = link(Settings { delay, spread, overtakes, ..BARE });
+        stream(&mut way, 5000, 100)
+    };
+    assert!(run(false).iter().map(|(_, tag)| *tag).eq(0..5000), "in order");
+    let came = run(true);
+    let took: Vec<_> = came.iter().map(|(when, tag)| when.since(at(*tag as u64 * 100)).as_secs_f64() * 1e3).collect();
+    let mean = took.iter().sum::<f64>() / took.len() as f64;
+    let deviation = (took.iter().map(|took| (took - mean).powi(2)).sum::<f64>() / took.len() as f64).sqrt();
+    assert!((mean - 10.0).abs() < 0.1 && (deviation - 1.0).abs() < 0.05, "{mean} {deviation}");
+    assert!(came.windows(2).any(|pair| pair[0].1 > pair[1].1));
+    let delays = Some(DelayTable::parse("3\n3\n").unwrap().into());
+    let mut way = Link::new(Profile { delays, ..BARE.into() }, Random::new(1));
+    assert_eq!(stream(&mut way, 1, 0), [(at(3000), 0)]);
+}
+
+#[test]
+fn changes_come_at_their_time() {
+    let with_delay = |micros| Profile::from(Settings { delay: Duration::from_micros(micros), ..BARE });
+    let mut way = Link::new(with_delay(100), Random::new(1));
+    // They may be told in any order.
+    way.set_changes([(at(3000), with_delay(50)), (at(1000), with_delay(500))]);
+    for (tag, now) in [999, 1000, 2999, 3500].into_iter().enumerate() {
+        way.send(packet(tag, 1), at(now));
+    }
+    let came: Vec<_> = core::iter::from_fn(|| way.deliver_timed(at(9000))).map(|(when, _)| when).collect();
+    assert_eq!(came, [1099, 1500, 3499, 3550].map(at));
+}
+
+#[test]
+fn a_rate_that_changes_holds_for_what_stands_in_the_queue() {
+    let with_rate = |rate| Settings { rate_bits_per_s: Some(rate), codel: Some(CoDel::default()), ..BARE };
+    let mut way = link(with_rate(8_000_000));
+    way.set_changes([(at(1500), with_rate(80_000_000).into()), (at(2050), Settings { codel: None, ..BARE }.into())]);
+    (0..5).for_each(|tag| _ = way.send(packet(tag, 1000), at(0)));
+    let times: Vec<_> = drain(&mut way).into_iter().map(|(when, _)| when).collect();
+    assert_eq!(times, [1000, 2000, 2100, 2100, 2100].map(at));
+}
+
+#[test]
+fn lateness_does_not_add_up_along_a_chain() {
+    let delay = Duration::from_micros(100);
+    let mut chain = [0, 1, 2].map(|_| link(Settings { delay, ..BARE }));
+    chain[0].send(packet(0, 1), at(0));
+    // Whoever carries it comes late each time.
+    let (when, packet) = chain[0].deliver_timed(at(170)).unwrap();
+    chain[1].send(packet, when);
+    let (when, packet) = chain[1].deliver_timed(at(270)).unwrap();
+    chain[2].send(packet, when);
+    assert_eq!(chain[2].next_time(), Some(at(300)));
+}
+
+#[test]
+fn only_the_beginning_of_a_packet_may_be_at_hand() {
+    let mut way = link(Settings { rate_bits_per_s: Some(8_000_000), ..BARE });
+    way.send_part(packet(0, 20), 1000, at(0));
+    assert_eq!(way.next_time(), Some(at(1000)));
+}
+
+#[test]
+fn what_a_profile_needs() {
+    let needs = |settings: Settings| {
+        let profile = Profile::from(settings);
+        (profile.needs_single_packets(), profile.changes_packets())
+    };
+    let delay = Duration::from_millis(4);
+    assert_eq!(needs(Settings { delay, jitter: delay, ..BARE }), (false, false));
+    assert_eq!(needs(Settings { rate_bits_per_s: Some(1), ..BARE }), (true, false));
+    assert_eq!(needs(Settings { rate_bits_per_s: Some(1), codel: Some(CoDel::default()), ..BARE }), (true, true));
+    assert_eq!(needs(Settings { loss: Loss::Independent(Chance::ALWAYS), ..BARE }), (true, false));
+    assert_eq!(needs(Settings { corruption: Chance::ALWAYS, ..BARE }), (true, true));
+}
+
 fn chance() -> impl Strategy<Value = Chance> {
     prop_oneof![Just(Chance::NEVER), (0..=1_000_000u32).prop_map(Chance::per_million)]
 }
@@ -215,18 +383,36 @@ fn loss() -> impl Strategy<Value = Loss> {
     ]
 }
 
+fn spread() -> impl Strategy<Value = Spread> {
+    prop_oneof![
+        Just(Spread::None),
+        duration().prop_map(|deviation| Spread::Normal { deviation }),
+        (duration(), 1..5000u32)
+            .prop_map(|(scale, shape_thousandths)| Spread::Pareto { scale, shape_thousandths }),
+    ]
+}
+
+fn codel() -> impl Strategy<Value = Option<CoDel>> {
+    proptest::option::of((duration(), duration()).prop_map(|(target, interval)| CoDel { target, interval }))
+}
+
 prop_compose! {
     fn settings()(
         (delay, jitter, rate) in (duration(), duration(), proptest::option::of(1..10_000_000_000u64)),
         (bytes, mark_at) in (0..100_000u64, proptest::option::of(0..100_000u64)),
         (loss, reordering, duplication, corruption) in (loss(), delayed(), delayed(), chance()),
         (mtu, tells, in_flight) in (proptest::option::of(0..3000u32), any::<bool>(), 0..200usize),
+        (spread, correlation, overtakes, codel) in (spread(), chance(), any::<bool>(), codel()),
     ) -> Settings {
         Settings {
             delay,
             jitter,
+            spread,
+            correlation,
+            overtakes,
             rate_bits_per_s: rate,
             queue: Queue { bytes, mark_at },
+            codel,
             loss,
             reordering,
             duplication,
@@ -262,7 +448,7 @@ proptest! {
                 }
                 let on_the_way = link.in_flight() as u64;
                 let s = link.statistics();
-                let gone = s.delivered + s.lost + s.overflowed + s.cut + s.too_large;
+                let gone = s.delivered + s.lost + s.overflowed + s.codel_dropped + s.cut + s.too_large;
                 assert_eq!(s.sent + s.duplicated, gone + on_the_way, "{s:?}");
             }
             came.extend(drain(&mut link));
@@ -274,7 +460,9 @@ proptest! {
         let mut times = vec![0u64; sends.len()];
         for (when, packet) in came {
             times[packet.tag] += 1;
-            prop_assert!(*when >= at(sent[packet.tag]) + settings.delay);
+            let may_hurry = matches!(settings.spread, Spread::Normal { .. });
+            let least = if may_hurry { Duration::ZERO } else { settings.delay };
+            prop_assert!(*when >= at(sent[packet.tag]) + least);
             prop_assert_eq!(packet.bytes.len(), sends[packet.tag].1);
         }
         prop_assert!(times.iter().all(|times| *times <= 2));
