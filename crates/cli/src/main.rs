@@ -9,6 +9,7 @@ mod link_helper;
 mod man;
 mod rping;
 mod stat;
+mod wan;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,8 @@ enum Command {
     Rping(rping::Arguments),
     /// Show what the NICs of all processes of this user have done and are doing
     Stat(stat::Arguments),
+    /// Put a long way between two networks: delay, loss, rate, by options or by a scenario, for anybody's traffic
+    Wan(Box<wan::Arguments>),
     /// Write the manual pages of weft and its subcommands, which `make install` installs
     #[command(hide = true)]
     Man(man::Arguments),
@@ -104,7 +107,7 @@ fn show(help: &clap::Error) -> ExitCode {
 }
 
 fn end(failure: &Failure) -> ExitCode {
-    if !matches!(failure, Failure::Unread) {
+    if !matches!(failure, Failure::Unread | Failure::Exited(_)) {
         output::complain(format_args!("weft: {failure}"));
     }
     failure.exit_code()
@@ -125,6 +128,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::PerfDisorderSide(side) => perf::run_disorder_side(&side),
         Command::Rping(arguments) => rping::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
+        Command::Wan(arguments) => wan::run(&arguments),
         Command::Interop(arguments) => interop::run(&arguments),
         Command::Man(arguments) => man::run(&arguments, Arguments::command()),
         Command::Completions { shell } => {

@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 /// Every crate that there is or will be, lowest level first. A new one gets its place here before it gets content.
 const LEVELS: [&[&str]; 8] = [
     &["weft-base", "weft-lock"],
-    &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric", "weft-ring", "weft-collective"],
-    &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-emulate"],
+    &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric", "weft-ring", "weft-collective", "weft-emulate"],
+    &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-scenario"],
     &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
-    &["weft-provider", "weft-command"],
+    &["weft-provider", "weft-command", "weft-wan"],
     &["weft-perf", "weft-mpi"],
     &["weft-cli"],
 ];

@@ -18,6 +18,8 @@ pub enum Failure {
     /// Who read standard output reads no more. Exit code 141, as a shell says of a program that SIGPIPE has ended; not
     /// a word is lost on it.
     Unread,
+    /// A program that was run has ended with this code, which is this one's; it has said itself what was wrong.
+    Exited(u8),
 }
 
 impl Failure {
@@ -28,6 +30,7 @@ impl Failure {
             Self::Runtime(_) => ExitCode::from(1),
             Self::Interrupted => ExitCode::from(130),
             Self::Unread => ExitCode::from(141),
+            Self::Exited(code) => ExitCode::from(*code),
         }
     }
 
@@ -50,6 +53,7 @@ impl fmt::Display for Failure {
             Self::Usage(message) | Self::Runtime(message) => f.write_str(message),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Unread => f.write_str("nobody reads standard output"),
+            Self::Exited(code) => write!(f, "a program has ended with exit code {code}"),
         }
     }
 }

@@ -64,6 +64,7 @@ pub use port::TcpPort;
 pub use port_rule::{PortReservation, PortRule};
 pub use shm::ShmPort;
 pub use socket::received_memory;
+pub use time_slice::shorten_slice;
 pub use timer::TimerFd;
 pub use udp::UdpPort;
 pub use wait_set::WaitSet;

@@ -14,7 +14,7 @@ const SHORTEST_NS: u64 = 100_000;
 
 /// Asks that the calling thread runs in short slices. Returns whether the system has taken that; not if somebody has
 /// given the thread another scheduling class. Systems before Linux 6.12 take it and do nothing.
-pub(crate) fn shorten_slice() -> bool {
+pub fn shorten_slice() -> bool {
     let Some(mut attributes) = attributes() else { return false };
     if attributes.sched_policy != SCHED_OTHER as u32 {
         return false;

@@ -37,14 +37,8 @@ pub(crate) struct Control {
 
 impl Control {
     /// Nothing has been dropped.
-    pub(crate) const NEW: Self = Self {
-        first_above: None,
-        drop_next: Time::ZERO,
-        count: 0,
-        last_count: 0,
-        is_dropping: false,
-        is_due: false,
-    };
+    pub(crate) const NEW: Self =
+        Self { first_above: None, drop_next: Time::ZERO, count: 0, last_count: 0, is_dropping: false, is_due: false };
 
     /// Whether a packet is dropped that is taken from the queue now, having waited for so long, and leaves so many
     /// bytes behind (RFC 8289 section 5.5).

@@ -115,8 +115,8 @@ impl<T> Waiting<T> {
         self.standing_bytes -= bytes;
         self.leave(start);
         let codel = profile.settings.codel;
-        let drops = codel
-            .is_some_and(|codel| self.control.drops(codel, start.since(since), self.standing_bytes, start));
+        let drops =
+            codel.is_some_and(|codel| self.control.drops(codel, start.since(since), self.standing_bytes, start));
         if drops && !can_be_marked(&item) {
             return Some((item, Passage::Dropped));
         }

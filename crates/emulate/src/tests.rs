@@ -387,8 +387,7 @@ fn spread() -> impl Strategy<Value = Spread> {
     prop_oneof![
         Just(Spread::None),
         duration().prop_map(|deviation| Spread::Normal { deviation }),
-        (duration(), 1..5000u32)
-            .prop_map(|(scale, shape_thousandths)| Spread::Pareto { scale, shape_thousandths }),
+        (duration(), 1..5000u32).prop_map(|(scale, shape_thousandths)| Spread::Pareto { scale, shape_thousandths }),
     ]
 }
 

@@ -11,21 +11,18 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weft_base::{Clock, Ecn, Random, Time};
-use weft_driver::{MonotonicClock, PacketRing, RingFrame, WaitSet};
+use weft_driver::{MonotonicClock, WaitSet};
 use weft_emulate::{Link, Packet};
 
+use crate::ring_port::RingPort;
 use crate::shape::Shape;
 
 /// Hardware addresses that it remembers. Frames to others go to all ports.
 const ADDRESSES: usize = 4096;
-/// Frames that are taken from one port before the next has its turn.
-const BATCH: usize = 64;
 /// The longest line that is understood, in bytes.
 const LINE: usize = 4 << 20;
 /// What its answers begin with, so that whatever else the program writes is not taken for one.
 pub(crate) const ANSWER: &str = "weft-bridge: ";
-/// Ethernet's header, and a tag of a VLAN.
-const FRAME_HEADER: usize = 18;
 
 /// A port of the switch: a host's cable to a rail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +39,7 @@ pub(crate) type Answer = Result<(), String>;
 
 struct Port {
     plan: PortPlan,
-    ring: PacketRing,
+    ring: RingPort,
     from_host: Link<()>,
     to_host: Link<()>,
 }
@@ -129,9 +126,11 @@ impl Bridge {
             more |= self.take_in(index);
         }
         let now = self.clock.now();
-        for index in 0..self.ports.len() {
-            while let Some(packet) = self.ports[index].from_host.deliver(now) {
-                self.forward(index, packet, now);
+        // By when they come, whichever port it is: each link hears of times that don't run backwards. What comes late
+        // to the second link is not later for it.
+        while let Some(index) = self.next_port(now) {
+            if let Some((at, packet)) = self.ports[index].from_host.deliver_timed(now) {
+                self.forward(index, packet, at);
             }
         }
         self.ports.iter_mut().for_each(|port| port.put_out(now));
@@ -145,23 +144,21 @@ impl Bridge {
         self.ports.iter().flat_map(|port| [port.from_host.next_time(), port.to_host.next_time()]).flatten().min()
     }
 
+    /// The port whose link from its host has something to do first, by now.
+    fn next_port(&self, now: Time) -> Option<usize> {
+        let times =
+            self.ports.iter().enumerate().filter_map(|(index, port)| Some((port.from_host.next_time()?, index)));
+        times.filter(|(at, _)| *at <= now).min().map(|(_, index)| index)
+    }
+
     /// Takes frames from a port. Whether there may be more.
     fn take_in(&mut self, index: usize) -> bool {
-        let port = &mut self.ports[index];
-        let longest = port.ring.mtu() + FRAME_HEADER;
-        for _ in 0..BATCH {
-            let mut bytes = Vec::new();
-            match port.ring.receive(&mut bytes) {
-                None => return false,
-                // One that the wire would not carry is lost on it.
-                Some(RingFrame::Whole) if (14..=longest).contains(&bytes.len()) => {
-                    let packet = Packet { bytes, ecn: Ecn::NotCapable, tag: () };
-                    port.from_host.send(packet, self.clock.now());
-                }
-                Some(_) => (),
-            }
-        }
-        true
+        let Self { ports, clock, .. } = self;
+        let Port { ring, from_host, .. } = &mut ports[index];
+        ring.receive(|bytes| {
+            let packet = Packet { bytes, ecn: Ecn::NotCapable, tag: () };
+            from_host.send(packet, clock.now());
+        })
     }
 
     /// Sends a frame to the port of its addressee, or to all others.
@@ -185,18 +182,16 @@ impl Bridge {
         }
     }
 
-    /// An interface that went down says so until somebody asks. It comes up again by itself.
     fn clear_errors(&self, keys: &[u64]) {
         for port in keys.iter().filter_map(|key| self.ports.get(usize::try_from(*key).ok()?)) {
-            // That an interface is down is what a cut link is like.
-            let _ = port.ring.take_error();
+            port.ring.clear_error();
         }
     }
 }
 
 impl Port {
     fn open(plan: PortPlan) -> io::Result<Self> {
-        let ring = PacketRing::open(&plan.interface)?;
+        let ring = RingPort::open(&plan.interface)?;
         // The same lab has the same chances each time.
         let mut random = Random::new((plan.rail * 64 + plan.host) as u64);
         let from_host = Link::new(plan.from_host.settings(), random.fork());
@@ -210,10 +205,10 @@ impl Port {
         Self { plan, ..self }
     }
 
-    /// Sends what is due. What the interface does not take is lost, as in a full queue or a cut cable.
+    /// Sends what is due.
     fn put_out(&mut self, now: Time) {
         while let Some(packet) = self.to_host.deliver(now) {
-            let _ = self.ring.send(&packet.bytes);
+            self.ring.send(packet.bytes);
         }
     }
 }

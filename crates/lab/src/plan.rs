@@ -1,10 +1,9 @@
 //! What a lab shall be.
 
-use std::fmt;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+pub use weft_scenario::BitsPerSecond;
 
 use crate::error::LabError;
 
@@ -118,66 +117,9 @@ impl Plan {
     }
 }
 
-/// A rate. As people type and read it, K, M and G count in steps of 1000: `500M`, `1G`, `2.5G`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct BitsPerSecond(pub u64);
-
-const UNITS: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('K', 1000)];
-
-impl FromStr for BitsPerSecond {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no rate; write for instance 500M, 1G or 2.5G");
-        let upper = text.trim().to_ascii_uppercase();
-        let unit = UNITS.iter().find_map(|(letter, factor)| Some((upper.strip_suffix(*letter)?, *factor)));
-        let (number, factor) = unit.unwrap_or((&upper, 1));
-        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-        let digits = |text: &str| !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
-        let whole_fits = !whole.is_empty() && whole.bytes().all(|byte| byte.is_ascii_digit());
-        if !whole_fits || !digits(part) {
-            return Err(wrong());
-        }
-        let whole: u64 = whole.parse().map_err(|_| wrong())?;
-        let (part, scale): (u64, u64) = (part.parse().map_err(|_| wrong())?, 10_u64.pow(part.len() as u32));
-        let bits = whole.checked_mul(factor).and_then(|bits| bits.checked_add(part * factor / scale));
-        bits.map(Self).ok_or_else(wrong)
-    }
-}
-
-impl fmt::Display for BitsPerSecond {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, factor)| self.0 >= *factor) {
-            None => write!(f, "{} b/s", self.0),
-            Some((letter, factor)) => {
-                let letter = if *letter == 'K' { 'k' } else { *letter };
-                write!(f, "{} {letter}b/s", self.0 as f64 / *factor as f64)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_are_read_and_written() {
-        for (text, bits, shown) in [
-            ("1G", 1_000_000_000, "1 Gb/s"),
-            ("2.5g", 2_500_000_000, "2.5 Gb/s"),
-            ("0.25G", 250_000_000, "250 Mb/s"),
-            (" 500M ", 500_000_000, "500 Mb/s"),
-            ("100k", 100_000, "100 kb/s"),
-            ("7", 7, "7 b/s"),
-        ] {
-            let rate: BitsPerSecond = text.parse().unwrap();
-            assert_eq!((rate, rate.to_string().as_str()), (BitsPerSecond(bits), shown), "{text}");
-        }
-        for text in ["", "G", "-1G", "1.G", ".5G", "1.5.5G", "1T", "é", "99999999999999999999", "20000000000G"] {
-            assert!(text.parse::<BitsPerSecond>().is_err(), "{text:?}");
-        }
-    }
 
     #[test]
     fn a_plan_out_of_its_limits_is_refused_with_the_value_and_the_limits() {

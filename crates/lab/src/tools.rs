@@ -39,7 +39,11 @@ impl Tools {
     }
 }
 
-fn find(program: &'static str, package: &'static str) -> Result<PathBuf, LabError> {
+/// The absolute path of a program that a Debian package has.
+///
+/// # Errors
+/// [`LabError::Missing`] names both.
+pub fn find(program: &'static str, package: &'static str) -> Result<PathBuf, LabError> {
     find_in(program, &env::var_os("PATH").unwrap_or_default()).ok_or(LabError::Missing { program, package })
 }
 

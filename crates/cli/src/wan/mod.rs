@@ -1,0 +1,92 @@
+//! `weft wan`: a long way between two networks, for anybody's traffic.
+
+mod attach;
+mod board;
+mod options;
+mod run;
+mod stat;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use weft_scenario::Direction;
+use weft_wan::{CarrierProgram, Kind, WanError};
+
+use weft_command::failure::Failure;
+use weft_command::output::{print, print_line};
+use weft_command::table::{Align, Table};
+
+/// The name of the command that carries packets.
+const CARRY_COMMAND: &str = "carry";
+
+const EXAMPLES: &str = "\
+Examples:
+  weft wan run --delay 4ms -- ping -c 3 10.1.0.2
+  weft wan run --scenario wan.toml -- iperf3 -c 10.1.0.2 --and -- iperf3 -s -1
+  weft wan show wan.toml
+  weft wan stat
+
+A scenario has the same keys as the options, for both directions or for one, and changes them over time.";
+
+/// What can be said on the command line.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run one or two programs in two hosts with a long way between them, without root
+    Run(run::Arguments),
+    /// Put a long way in front of an interface of this machine, or between two of them
+    Attach(attach::Arguments),
+    /// Show what those that run have carried, and how late they were
+    Stat(stat::Arguments),
+    /// Read a scenario, and show what it does when
+    #[command(after_help = "Example:\n  weft wan show wan.toml")]
+    Show {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// The process that carries packets, driven through standard input and output
+    #[command(name = CARRY_COMMAND, hide = true)]
+    Carry,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Attach(arguments) => attach::run(arguments),
+        Command::Stat(arguments) => stat::run(arguments),
+        Command::Show { file } => show(file),
+        Command::Carry => weft_wan::serve().map_err(failure),
+    }
+}
+
+fn show(file: &std::path::Path) -> Result<(), Failure> {
+    let source = options::read(file)?;
+    let scenario = weft_wan::check(&source.text, &source.folder, Kind::Rings).map_err(|error| source.failure(error))?;
+    let mut table = Table::new(&[("from", Align::Right), ("forward", Align::Left), ("reverse", Align::Left)]);
+    let both = scenario.changes(Direction::Forward).zip(scenario.changes(Direction::Reverse));
+    for ((at, forward), (_, reverse)) in both {
+        table.row([format!("{at:?}"), forward.to_string(), reverse.to_string()]);
+    }
+    print_line(format_args!("Seed {}.\n", scenario.seed))?;
+    print(table)
+}
+
+/// This program, as what carries packets.
+fn program() -> Result<CarrierProgram, Failure> {
+    let program = std::env::current_exe().map_err(Failure::while_doing("cannot find weft"))?;
+    let arguments = ["wan", CARRY_COMMAND].map(Into::into).to_vec();
+    Ok(CarrierProgram { program, arguments, environment: Vec::new() })
+}
+
+/// What was asked for in a way that can't be is the command line's.
+fn failure(error: WanError) -> Failure {
+    if error.is_callers() { Failure::Usage(error.to_string()) } else { Failure::Runtime(error.to_string()) }
+}

@@ -1,0 +1,34 @@
+//! A long way between two networks, on one machine: real traffic, anybody's, goes through the links of a scenario.
+//!
+//! A [`Wan`] is two hosts and what lies between them, in namespaces of their own, made without root; it is gone when the
+//! process that made it has ended, however that was. [`Attached`] is the same in front of interfaces that are there.
+//!
+//! Packets are carried in one of two ways ([`Kind`]). By the kernel's packet queues, behind the routing decision of a
+//! router between two IP networks: packets of IP alone, and super-packets whole where nothing is about single ones. Or
+//! by packet rings between two Ethernet interfaces: every frame, of whatever protocol.
+//!
+//! A process of its own carries them ([`serve`]). It stamps each packet when it takes it in, and the links of
+//! `weft-emulate` say when it goes on. How much later than that it did is in the [`Report`].
+#![forbid(unsafe_code)]
+
+mod attach;
+mod carrier;
+mod ecn;
+mod engine;
+mod error;
+mod files;
+mod guard;
+mod netlink;
+mod process;
+mod queue;
+mod report;
+mod rings;
+mod serve;
+mod wan;
+
+pub use attach::Attached;
+pub use error::WanError;
+pub use process::CarrierProgram;
+pub use report::{DirectionReport, Lateness, Report};
+pub use serve::serve;
+pub use wan::{Kind, Plan, Wan, check};
