@@ -12,6 +12,7 @@ mod messages;
 mod mpa;
 mod pair;
 mod ring;
+mod scenario;
 mod tcp;
 mod wire;
 
@@ -20,6 +21,7 @@ pub use messages::messages;
 pub use mpa::{mpa_reassembler, mpa_stream};
 pub use pair::{hostile, pair};
 pub use ring::ring;
+pub use scenario::{scenario, trace};
 pub use tcp::{tcp_connection, tcp_segment};
 pub use wire::wire;
 
@@ -47,4 +49,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tcp_connection", run: tcp_connection, seeds: tcp::scripts },
     Target { name: "messages", run: messages, seeds: messages::seeds },
     Target { name: "ring", run: ring, seeds: ring::seeds },
+    Target { name: "scenario", run: scenario, seeds: scenario::seeds },
+    Target { name: "trace", run: trace, seeds: scenario::lines },
 ];

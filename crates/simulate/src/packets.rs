@@ -4,9 +4,11 @@
 use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use weft_base::{Ecn, Hint, HintKind, PortError, Quote, Random, Time};
 use weft_emulate::{Admission, Chance, Delayed, Link, Loss, Mtu, Packet, Queue, Settings, Statistics};
+use weft_scenario::{Direction, Scenario};
 
 /// Hints that wait to be asked for. More are forgotten, as an operating system does.
 const HINTS: usize = 32;
@@ -146,6 +148,8 @@ pub(crate) struct Packets {
     ports: BTreeMap<u64, Bound>,
     next_port: u64,
     ways: BTreeMap<(IpAddr, IpAddr), Settings>,
+    /// Links between two addresses that do what a direction of a scenario says, and when that began.
+    scenarios: BTreeMap<(IpAddr, IpAddr), (Arc<Scenario>, Direction, Time)>,
     /// Partitions of all hosts' links between two addresses.
     cuts: Vec<((IpAddr, IpAddr), Range<Time>)>,
     links: BTreeMap<Way, Link<Route>>,
@@ -169,6 +173,7 @@ impl Packets {
             ports: BTreeMap::new(),
             next_port: 0,
             ways: BTreeMap::new(),
+            scenarios: BTreeMap::new(),
             cuts: Vec::new(),
             links: BTreeMap::new(),
             hints: BTreeMap::new(),
@@ -262,9 +267,13 @@ impl Packets {
     }
 
     fn link(&mut self, way: Way) -> &mut Link<Route> {
-        let Self { links, ways, cuts, behaviour, random, .. } = self;
+        let Self { links, ways, scenarios, cuts, behaviour, random, .. } = self;
         links.entry(way).or_insert_with(|| {
             let pair = (way.1, way.2);
+            if let Some((scenario, direction, start)) = scenarios.get(&pair) {
+                // A scenario counts all of a packet from the header of IP on.
+                return scenario.link(*direction, *start, if way.1.is_ipv4() { 28 } else { 48 });
+            }
             let mut link = Link::new(*ways.get(&pair).unwrap_or(&behaviour.links), random.fork());
             cuts.iter().filter(|(cut, _)| *cut == pair).for_each(|(_, span)| link.cut(span.clone()));
             link
@@ -366,6 +375,14 @@ impl Packets {
     pub(crate) fn set_way(&mut self, from: IpAddr, to: IpAddr, settings: Settings) {
         self.ways.insert((from, to), settings);
         self.links_between((from, to)).for_each(|link| link.set_settings(settings));
+    }
+
+    pub(crate) fn set_scenario(&mut self, from: IpAddr, to: IpAddr, scenario: &Scenario, now: Time) {
+        let scenario = Arc::new(scenario.clone());
+        for (pair, direction) in [((from, to), Direction::Forward), ((to, from), Direction::Reverse)] {
+            self.links.retain(|(_, from, to), _| (*from, *to) != pair);
+            self.scenarios.insert(pair, (Arc::clone(&scenario), direction, now));
+        }
     }
 
     pub(crate) fn cut(&mut self, from: IpAddr, to: IpAddr, span: &Range<Time>) {

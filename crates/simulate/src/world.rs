@@ -236,6 +236,16 @@ impl World {
         self.lock().packets.set_way(from, to, settings);
     }
 
+    /// From now on links between two addresses do what a scenario says, which starts now: forward is from the first to
+    /// the second. What was on the way between them is lost, and nothing else that is said of them counts any more. The
+    /// same packets, sent at the same times, have the fate that they have with any other reader of the scenario
+    /// (`weft wan`).
+    pub fn set_scenario(&self, from: IpAddr, to: IpAddr, scenario: &weft_scenario::Scenario) {
+        let mut state = self.lock();
+        let now = state.now;
+        state.packets.set_scenario(from, to, scenario, now);
+    }
+
     /// Lets no packet pass from one address to another, in this direction, during this time.
     pub fn cut(&self, from: IpAddr, to: IpAddr, span: Range<Time>) {
         self.lock().packets.cut(from, to, &span);

@@ -1,0 +1,5 @@
+//! See `weft_fuzz::trace`.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| weft_fuzz::trace(data));
