@@ -28,6 +28,10 @@ pub const FLIPS: RangeInclusive<u8> = 1..=4;
 /// The largest packet that passes, in bytes.
 pub const MTU: RangeInclusive<u32> = 68..=65_535;
 
+/// Packets that a direction may have on the way: 1 Gb/s of 1500 bytes for 1.5 s. More are dropped as if its queue were
+/// full.
+const IN_FLIGHT: usize = 1 << 17;
+
 /// What one direction does to packets. [`Default`]: nothing. Shares are in millionths, of each packet by chance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
@@ -163,6 +167,7 @@ impl Conditions {
             mtu: self.mtu.map(|bytes| Mtu { bytes, tells: false }),
             header_bytes,
             frame_bytes: 0,
+            in_flight: IN_FLIGHT,
             ..Settings::default()
         };
         Profile { settings, delays: self.delays.clone(), trace: self.trace.clone() }

@@ -258,7 +258,8 @@ mod tests {
                 "delay 4ms, normal 500µs, correlation 25 %",
                 "delay 8ms, normal 500µs, correlation 25 %",
                 "cut, delay 8ms, delays of a file, correlation 25 %, loss 1 % in bursts of 3",
-                "delay 8ms, delays of a file, good to bad 0.1 %, bad to good 10 %, loss 0 % and 100 %, correlation 25 %",
+                "delay 8ms, delays of a file, good to bad 0.1 %, bad to good 10 %, loss 0 % and 100 %, \
+                 correlation 25 %",
             ]
         );
         let reverse = shown(Reverse);

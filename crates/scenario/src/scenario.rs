@@ -101,8 +101,8 @@ impl Scenario {
         self.steps.iter().flat_map(|step| &step.conditions).any(|conditions| is(&conditions.profile(0)))
     }
 
-    /// A direction, as the emulator's link. The scenario starts at `start`. Packets have so many bytes beside those that
-    /// are handed in, up to the header of IP.
+    /// A direction, as the emulator's link. The scenario starts at `start`. Packets have this many bytes beside those
+    /// that are handed in, up to the header of IP.
     ///
     /// Links of the same scenario do the same to the same packets, sent at the same times after the start.
     #[must_use]

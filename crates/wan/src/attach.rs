@@ -23,6 +23,8 @@ pub struct Attached {
     // First the rules go, then who reads the queues.
     guard: Option<Guard>,
     carrier: CarrierProcess,
+    /// Of a queue nothing says that its interface has gone.
+    interface: Option<String>,
 }
 
 impl Attached {
@@ -38,7 +40,7 @@ impl Attached {
         let tables = [find_program("iptables", "iptables")?, find_program("ip6tables", "iptables")?];
         let (queues, carrier) = open_queues(scenario, folder, program)?;
         let guard = Guard::start(&find_program("sh", "dash")?, &rules(interface, queues, &tables))?;
-        Ok(Self { guard: Some(guard), carrier })
+        Ok(Self { guard: Some(guard), carrier, interface: Some(interface.to_owned()) })
     }
 
     /// Between two interfaces: each frame that comes at one leaves by the other. This machine should have no addresses
@@ -60,7 +62,7 @@ impl Attached {
         let means = Means::Rings(interfaces.map(str::to_owned));
         let order = Order { means, scenario: scenario.to_owned(), folder: folder.to_owned() };
         let carrier = CarrierProcess::start(Command::new(&program.program), program, &order)?;
-        Ok(Self { guard: None, carrier })
+        Ok(Self { guard: None, carrier, interface: None })
     }
 
     /// What has been carried until now.
@@ -73,13 +75,21 @@ impl Attached {
 
     /// Whether packets are still carried. If not, [`Attached::failure`] says why.
     pub fn is_whole(&mut self) -> bool {
-        self.carrier.is_alive()
+        self.gone().is_none() && self.carrier.is_alive()
+    }
+
+    /// The interface, if it has gone.
+    fn gone(&self) -> Option<&str> {
+        self.interface.as_deref().filter(|interface| !interface_names().iter().any(|name| name == interface))
     }
 
     /// Why packets are not carried any more.
     pub fn failure(&mut self) -> WanError {
         self.guard = None;
-        self.carrier.ended()
+        let gone = self.gone().map(|interface| {
+            WanError::Carrier(format!("the interface {interface} has gone; make it again, and begin anew"))
+        });
+        gone.unwrap_or_else(|| self.carrier.ended())
     }
 }
 

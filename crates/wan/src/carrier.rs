@@ -15,8 +15,8 @@ pub(crate) trait Carrier {
     /// Where the header of IP begins in a packet's bytes.
     const IP_AT: usize;
 
-    /// Takes packets in, a batch at most; each with the bytes of IP that it has, of which only the first may be at hand.
-    /// Whether there may be more.
+    /// Takes packets in, a batch at most; each with how many bytes of IP it has, of which only the first may be at
+    /// hand. Whether there may be more.
     fn receive(&mut self, take: impl FnMut(Direction, Packet<Self::Tag>, usize)) -> io::Result<bool>;
 
     /// Takes a packet on. `is_changed`: its bytes are not those that came.

@@ -92,7 +92,7 @@ impl Wan {
     /// The scenario is none; this system does not let the user make namespaces, lacks a program, or a part of the
     /// kernel. The message says which.
     pub fn up(plan: &Plan, program: &CarrierProgram) -> Result<Self, WanError> {
-        let scenario = check(&plan.scenario, &plan.folder, plan.kind)?;
+        check(&plan.scenario, &plan.folder, plan.kind)?;
         let lab = weft_lab::Plan { hosts: 3, links: 2, rate: None, mtu: plan.mtu, ..weft_lab::Plan::default() };
         let lab = Lab::up(&lab)?;
         let interfaces = lab.host(MIDDLE).rails().iter().map(|rail| rail.interface.clone());
@@ -103,7 +103,7 @@ impl Wan {
                 Means::Queues(QUEUES)
             }
             Kind::Rings => {
-                bridge(&lab, scenario.needs_single_packets(), plan.mtu)?;
+                bridge(&lab, plan.mtu)?;
                 Means::Rings([interfaces[0].clone(), interfaces[1].clone()])
             }
         };
@@ -197,7 +197,7 @@ fn route(lab: &Lab) -> Result<(), WanError> {
 }
 
 /// Both ends are in one network, and what lies in the middle has no address in it.
-fn bridge(lab: &Lab, cuts_packets: bool, mtu: u32) -> Result<(), WanError> {
+fn bridge(lab: &Lab, mtu: u32) -> Result<(), WanError> {
     for own in ENDS {
         let host = lab.host(own);
         let (other, rail) = (1 - own, &host.rails()[own]);
@@ -207,9 +207,8 @@ fn bridge(lab: &Lab, cuts_packets: bool, mtu: u32) -> Result<(), WanError> {
         if let Some(ipv6) = rail.ipv6 {
             lines += &format!("address add {ipv6}/{} dev {name} nodad\n", BRIDGED[1]);
         }
-        // A ring has room for what a wire carries. Where the length alone says that it is longer, it is cut too.
-        let head = if cuts_packets { FRAME_HEAD } else { 14 };
-        lines += &format!("link set {name} gso_max_segs 1 gso_max_size {}\n", mtu + head);
+        // A ring has room for what a wire carries. Of what packet sockets send the length says it alone.
+        lines += &format!("link set {name} gso_max_segs 1 gso_max_size {}\n", mtu + FRAME_HEAD);
         batch(host, &lines)?;
     }
     let flush = |interface: &str| format!("link set {interface} addrgenmode none\naddress flush dev {interface}\n");

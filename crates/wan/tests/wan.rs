@@ -448,6 +448,12 @@ fn an_interface_that_goes_away_is_told() {
     assert!(middle.command("ip").args(["link", "delete", "rail1"]).status().unwrap().success());
     let words = attached.says();
     assert!(words.contains("rail1 has gone"), "{words}");
+    let mut attached = Worker::in_host(middle, "attach rail0");
+    assert_eq!(attached.says(), "ready");
+    assert!(middle.command("ip").args(["link", "delete", "rail0"]).status().unwrap().success());
+    let words = attached.says();
+    assert!(words.contains("rail0 has gone"), "{words}");
+    assert_eq!(rules(middle), "");
 }
 
 #[test]

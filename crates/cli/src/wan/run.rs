@@ -2,9 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
-use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use weft_command::output::{complain, print_line};
 /// What stands between the two programs.
 const AND: &str = "--and";
 /// How often programs are seen to.
-const GLANCE: Duration = Duration::from_millis(2);
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// Tell a program where it is: its own address, and the other host's.
 const OWN_VARIABLE: &str = "WEFT_WAN_ADDRESS";
@@ -36,9 +36,9 @@ Examples:
   weft wan run --loss 0.5 --burst 4 --reverse rate=10M -- ping -c 9 10.1.0.2
   weft wan run --scenario wan.toml --json -- sh -c 'ping -q -c 50 -i 0.1 $WEFT_WAN_PEER >&2'
 
-The first program runs in the first host, 10.0.0.1, the second in the second, 10.1.0.2. A router is between them, or with \
---carrier rings a cable. The second program is started first. When the first has ended the second has --linger to end, too; \
-the exit code is the first's, or else the second's. The programs see your files, and their user id is 0. \
+The first program runs in the first host, 10.0.0.1, the second in the second, 10.1.0.2. A router is between them, or \
+with --carrier rings a cable. The second program is started first. When the first has ended the second has --linger to \
+end, too; the exit code is the first's, or else the second's. The programs see your files, and their user id is 0. \
 WEFT_WAN_ADDRESS and WEFT_WAN_PEER have the addresses.";
 
 /// What can be said on the command line.
@@ -83,12 +83,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let [first, second] = split(&arguments.programs)?;
     let source = arguments.options.source()?;
     let Arguments { carrier, link_mtu, .. } = arguments;
-    let plan = Plan {
-        kind: *carrier,
-        scenario: source.text.clone(),
-        folder: source.folder.clone(),
-        mtu: *link_mtu,
-    };
+    let plan = Plan { kind: *carrier, scenario: source.text.clone(), folder: source.folder.clone(), mtu: *link_mtu };
     let interrupt = Interrupt::watch()?;
     let wan = Wan::up(&plan, &program()?).map_err(|error| source.failure(error))?;
     let wan = Shared(Arc::new(Mutex::new(Some(wan))));

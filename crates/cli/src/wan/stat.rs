@@ -19,8 +19,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let all = board::all()?;
     if arguments.json {
-        let all: Vec<_> =
-            all.iter().map(|(pid, report)| serde_json::json!({ "pid": pid, "report": report })).collect();
+        let all: Vec<_> = all.iter().map(|(pid, report)| serde_json::json!({ "pid": pid, "report": report })).collect();
         return print_line(serde_json::to_string_pretty(&all).expect("plain values become JSON"));
     }
     if all.is_empty() {
