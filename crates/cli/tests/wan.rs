@@ -1,0 +1,136 @@
+//! `weft wan` as it is used. Where namespaces or packet queues cannot be had, each test says why and passes.
+
+mod running;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// What says that this system, not the command, is why it did not work.
+const EXCUSES: [&str; 3] = ["is not installed", "does not let you make namespaces", "has no packet queues"];
+
+fn wan(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft")).arg("wan").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether it can be had; a line that says why not.
+fn can_be_had() -> bool {
+    let output = wan(&["run", "--delay", "1ms", "--", "true"]);
+    let complaint = text(&output.stderr);
+    if EXCUSES.iter().any(|words| complaint.contains(words)) {
+        println!("skipped: {complaint}");
+        return false;
+    }
+    assert_eq!(output.status.code(), Some(0), "{complaint}");
+    true
+}
+
+/// A file that goes with this.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, content: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weft-wan-{}-{name}", std::process::id()));
+        fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn two_programs_run_and_their_exit_code_is_the_commands() {
+    if !can_be_had() {
+        return;
+    }
+    for (arguments, code) in [
+        (&["--", "sh", "-c", "exit 7"][..], 7),
+        (&["--", "true", "--and", "--", "sh", "-c", "exit 5"], 5),
+        (&["--", "sh", "-c", "exit 7", "--and", "--", "sh", "-c", "sleep 60"], 7),
+        (&["--", "sleep", "60", "--and", "--", "sh", "-c", "exit 5"], 5),
+        (&["--linger", "0.1", "--", "true", "--and", "--", "sleep", "60"], 0),
+        (&["--", "sh", "-c", "kill -TERM $$"], 143),
+    ] {
+        let output = wan(&[&["run", "--delay", "1ms"], arguments].concat());
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let output = wan(&["run", "--delay", "1ms", "--", "sh", "-c", "echo $WEFT_WAN_ADDRESS $WEFT_WAN_PEER"]);
+    assert_eq!(text(&output.stdout), "10.0.0.1 10.1.0.2\n");
+}
+
+#[test]
+fn what_was_carried_is_told_as_text_as_json_and_while_it_runs() {
+    if !can_be_had() {
+        return;
+    }
+    let ping = ["--", "sh", "-c", "ping -q -c 3 -i 0.2 $WEFT_WAN_PEER >&2"];
+    let output = wan(&[&["run", "--delay", "5ms", "--json"][..], &ping].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    assert_eq!((&report["carrier"], &report["forward"]["delay_ns"]), (&"queue".into(), &5_000_000.into()));
+    assert!(report["reverse"]["delivered"].as_u64() >= Some(3), "{report}");
+
+    let ask = format!("{} wan stat --json", env!("CARGO_BIN_EXE_weft"));
+    let output = wan(&["run", "--carrier", "rings", "--delay", "1ms", "--", "sh", "-c", &ask]);
+    // The program's network is not the command's, and its user is root there; so it may see none.
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(all.is_array(), "{all}");
+    let said = text(&output.stderr);
+    assert!(said.contains("carried by rings for"), "{said}");
+
+    let running = running::Running::start(&["wan", "run", "--delay", "1ms", "--", "sleep", "60"]);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !text(&wan(&["stat"]).stdout).contains("carried by queue for") {
+        assert!(std::time::Instant::now() < until);
+    }
+    drop(running);
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_made() {
+    let scenario = File::new("wrong.toml", "[both]\ndelay = \"4ms\"\n[[step]]\nat = \"1s\"\nboth.dleay = \"1ms\"\n");
+    let line = format!("weft: {}: line 5: there is no key \"dleay\" in [both]; the keys are delay", scenario.path());
+    let no_file = "weft: trace: /nonesuch: No such file or directory";
+    for (arguments, words) in [
+        (&["run", "--scenario", scenario.path(), "--", "true"][..], line.as_str()),
+        (&["show", scenario.path()], line.as_str()),
+        (&["run", "--delay", "4", "--", "true"], "weft: delay: \"4\" is no time; write for instance 500us"),
+        (&["run", "--trace", "/nonesuch", "--", "true"], no_file),
+        (&["run", "--queue", "5000", "--", "true"], "a queue needs a rate or a trace"),
+        (&["run", "--duplicate", "1", "--", "true"], "use --carrier rings"),
+        (&["run", "--carrier", "tape", "--", "true"], "queue and rings do"),
+        (&["run", "--delay", "1ms", "--", "true", "--and"], "a program is missing"),
+        (&["attach", "--interface", "lo"], "say what lies in front of it"),
+        (&["attach", "--interface", "nonesuch", "--delay", "1ms"], "there is no interface \"nonesuch\"; there are lo"),
+    ] {
+        let output = wan(arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(words), "{arguments:?}: {said}");
+    }
+    let output = wan(&["run", "--scenario", "/nonesuch.toml", "--", "true"]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""));
+}
+
+#[test]
+fn a_scenario_is_shown() {
+    let scenario =
+        File::new("right.toml", "seed = 7\nboth.delay = \"4ms\"\n[[step]]\nat = \"1s\"\nreverse.cut = true\n");
+    let output = wan(&["show", scenario.path()]);
+    let page = text(&output.stdout);
+    assert!(page.starts_with("Seed 7.\n"), "{page}");
+    let rows: Vec<_> = page.lines().skip(3).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(rows, ["0ns delay 4ms delay 4ms", "1s delay 4ms cut, delay 4ms"], "{page}");
+}
