@@ -158,3 +158,188 @@ const fn index(direction: Direction) -> usize {
         Direction::Reverse => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::net::{IpAddr, SocketAddr};
+    use std::rc::Rc;
+
+    use weft_base::{DatagramBatch, DatagramOptions, DatagramPort, Ecn, Network, Piece, Random};
+    use weft_memory::{Limits, Registry};
+    use weft_simulate::{Behaviour, World};
+
+    use super::*;
+    use crate::carrier::Losses;
+
+    /// The time of a test.
+    #[derive(Clone, Default)]
+    struct Watch(Rc<Cell<u64>>);
+
+    impl Clock for Watch {
+        fn now(&self) -> Time {
+            Time::from_nanos(self.0.get())
+        }
+    }
+
+    /// Packets by their lengths, and when they came out.
+    #[derive(Clone, Default)]
+    struct Memory {
+        watch: Watch,
+        coming: Rc<RefCell<Vec<usize>>>,
+        gone: Rc<RefCell<Vec<(u64, usize)>>>,
+    }
+
+    impl Carrier for Memory {
+        type Tag = ();
+        const IP_AT: usize = 0;
+
+        fn receive(&mut self, mut take: impl FnMut(Direction, Packet<()>, usize)) -> io::Result<bool> {
+            for length in self.coming.borrow_mut().drain(..) {
+                let mut bytes = vec![0; length];
+                (bytes[0], bytes[1]) = (0x45, 2);
+                take(Direction::Forward, Packet { bytes, ecn: Ecn::Capable0, tag: () }, length);
+            }
+            Ok(false)
+        }
+
+        fn put_out(&mut self, _: Direction, packet: Packet<()>, _: bool) -> io::Result<()> {
+            self.gone.borrow_mut().push((self.watch.0.get(), packet.bytes.len() - HEADERS));
+            Ok(())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn wait_in(&self, _: &WaitSet) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn check(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn losses(&self) -> Losses {
+            Losses::default()
+        }
+    }
+
+    /// Headers of IP and UDP.
+    const HEADERS: usize = 28;
+    const SCENARIO: &str = r#"
+        seed = 11
+        [both]
+        delay = "3ms"
+        normal = "1ms"
+        correlation = 30
+        loss = 5
+        burst = 3
+        reorder = 4
+        duplicate = 2
+        rate = "20M"
+        codel = "1ms"
+        codel-interval = "10ms"
+        corrupt = 1
+        [[step]]
+        at = "0.2s"
+        both.rate = "8M"
+        both.overtake = true
+        [[step]]
+        at = "0.4s"
+        forward.cut = true
+        [[step]]
+        at = "0.5s"
+        forward = { cut = false, good-to-bad = 5, bad-to-good = 20, pareto = "2ms", trace = "x.trace" }
+        reverse.delay = "9ms"
+    "#;
+
+    fn scenario() -> Scenario {
+        Scenario::parse(SCENARIO, |_| Ok("1\n2\n2\n9\n".to_owned())).unwrap()
+    }
+
+    /// When packets are sent, and how long their payload is, by which they are known.
+    fn sends() -> Vec<(u64, usize)> {
+        let mut random = Random::new(5);
+        let mut now = 0;
+        let next = |number| {
+            now += random.below(1_000_000);
+            (now, 100 + number)
+        };
+        (0..1300).map(next).collect()
+    }
+
+    /// What comes of them by the carrier of a real network.
+    fn by_engine() -> Vec<(u64, usize)> {
+        let memory = Memory::default();
+        let watch = memory.watch.clone();
+        let mut engine = Engine::new("memory", memory.clone(), watch.clone(), &scenario());
+        let last = sends().last().unwrap().0 + 1_000_000_000;
+        for (at, length) in sends().into_iter().map(|(at, length)| (at, Some(length))).chain([(last, None)]) {
+            while watch.0.get() < at {
+                let left = engine.work(false).unwrap().as_nanos() as u64;
+                watch.0.set(at.min(watch.0.get() + left.max(1)));
+            }
+            // What is due by now comes out before the next one goes in, in both worlds.
+            engine.work(false).unwrap();
+            memory.coming.borrow_mut().extend(length.map(|length| length + HEADERS));
+            engine.work(false).unwrap();
+        }
+        let report = engine.report();
+        assert_eq!(report.forward.packets, 1300);
+        let each = [
+            report.forward.lost,
+            report.forward.codel_dropped + report.forward.marked,
+            report.forward.cut,
+            report.forward.held_back,
+            report.forward.duplicated,
+            report.forward.corrupted,
+        ];
+        assert!(each.iter().all(|count| *count > 0), "{report}");
+        assert_eq!(report.forward.lateness.max_ns, 0, "the clock of this test stops where something is due");
+        drop(engine);
+        memory.gone.take()
+    }
+
+    /// What comes of them in the simulator.
+    fn by_simulator() -> Vec<(u64, usize)> {
+        let world = World::new(1, Behaviour::default());
+        let [a, b] = ["10.0.0.1:7000", "10.1.0.2:7000"].map(|text| text.parse::<SocketAddr>().unwrap());
+        let mut ports = [a, b].map(|address| {
+            let ips: [IpAddr; 1] = [address.ip()];
+            let mut network = world.network(Registry::new(1, Limits::default()), &ips);
+            network.bind(address, DatagramOptions { buffer_bytes: Some(8 << 20), ..Default::default() }).unwrap()
+        });
+        let start = world.now();
+        world.set_scenario(a.ip(), b.ip(), &scenario());
+        let mut came = Vec::new();
+        let (mut buffer, mut received) = (vec![0; 200_000], Vec::new());
+        let last = sends().last().unwrap().0 + 1_000_000_000;
+        for (at, length) in sends().into_iter().map(|(at, length)| (at, Some(length))).chain([(last, None)]) {
+            let until = start + Duration::from_nanos(at);
+            while world.now() < until {
+                world.advance(until.since(world.now()));
+                let now = world.now().since(start).as_nanos() as u64;
+                while ports[1].receive(&mut buffer, &mut received).unwrap() > 0 {
+                    for run in received.drain(..) {
+                        let lengths = buffer[run.range].chunks(run.segment_size as usize).map(<[u8]>::len);
+                        came.extend(lengths.map(|length| (now, length)));
+                    }
+                }
+            }
+            if let Some(length) = length {
+                let batch = DatagramBatch { to: b.into(), from: None, segment_size: 2000, ecn: Ecn::Capable0 };
+                ports[0].send(&batch, &[Piece::Bytes(&vec![0; length])]).unwrap();
+            }
+        }
+        came
+    }
+
+    #[test]
+    fn the_simulator_does_the_same_to_the_same_packets() {
+        let (engine, simulator) = (by_engine(), by_simulator());
+        assert!(engine.len() > 500, "{}", engine.len());
+        assert_eq!(engine, simulator);
+        assert_eq!(engine, by_engine(), "and again");
+    }
+}

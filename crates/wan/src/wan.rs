@@ -174,7 +174,7 @@ fn route(lab: &Lab) -> Result<(), WanError> {
         let other = 1 - own;
         let mut lines = format!("link delete rail{other}\n");
         lines += &format!("route add default via {}\n", middle.address(own));
-        lines += &middle.address_v6(own).map_or_else(String::new, |via| format!("-6 route add default via {via}\n"));
+        lines += &middle.address_v6(own).map_or_else(String::new, |via| format!("route add default via {via}\n"));
         batch(lab.host(own), &lines)?;
     }
     let tables = [(&iptables, "/proc/sys/net/ipv4/ip_forward"), (&ip6tables, "/proc/sys/net/ipv6/conf/all/forwarding")];

@@ -37,6 +37,7 @@ fn a_process_with_a_role() {
         ["drain", local] => drain(local.parse().unwrap()),
         ["fill", remote, bytes] => fill(remote.parse().unwrap(), bytes.parse().unwrap()),
         ["echo", local] => echo(local.parse().unwrap()),
+        ["ask", remote] => ask(remote.parse().unwrap()),
         ["keep"] => keep(),
         ["attach", one] => attach(&[one]),
         ["attach", one, other] => attach(&[one, other]),
@@ -139,7 +140,8 @@ fn pace(remote: SocketAddr, count: u32, gap_us: u64) {
     }
     // The last word, until it is heard.
     for _ in 0..50 {
-        socket.send(b"end").unwrap();
+        // The other end goes when it has heard it.
+        let _ = socket.send(b"end");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -192,6 +194,31 @@ fn echo(local: SocketAddr) {
         let (length, from) = socket.recv_from(&mut bytes).unwrap();
         socket.send_to(&bytes[..length], from).unwrap();
     }
+}
+
+/// Says how long the shortest of some round trips took, in nanoseconds.
+fn ask(remote: SocketAddr) {
+    let local = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(local).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.connect(remote).unwrap();
+    let mut least = u64::MAX;
+    for _ in 0..5 {
+        let begun = now();
+        socket.send(&[7; DATAGRAM]).unwrap();
+        socket.recv(&mut [0; DATAGRAM]).unwrap();
+        least = least.min(now() - begun);
+    }
+    say(&least.to_string());
+}
+
+/// The shortest of some round trips between two hosts.
+fn round_trip(from: &Host, to: &Host, address: IpAddr) -> Duration {
+    let target = SocketAddr::new(address, 7000);
+    let mut server = Worker::in_host(to, &format!("echo {target}"));
+    assert_eq!(server.says(), "ready");
+    let said = Worker::in_host(from, &format!("ask {target}")).says();
+    Duration::from_nanos(said.parse().unwrap())
 }
 
 fn keep() {
@@ -329,7 +356,7 @@ fn super_packets_are_whole_where_nothing_is_about_single_ones() {
         let report = wan.report().unwrap();
         let mean = report.forward.bytes / report.forward.packets;
         assert_eq!(mean > 1500, is_whole, "{kind}: {mean} bytes each; {report}");
-        assert_eq!(report.forward.bytes, report.forward.delivered_bytes, "{kind}: {report}");
+        assert!(report.forward.delivered_bytes >= BYTES as u64, "{kind}: {report}");
         wan.down().unwrap();
     }
 }
@@ -353,17 +380,9 @@ fn damage_does_not_pass_for_data() {
 #[test]
 fn ipv6_has_the_same_way() {
     let Some(wan) = up(Kind::Queue, "both.delay = \"3ms\"") else { return };
-    let Some(IpAddr::V6(address)) = wan.host(1).address_v6(1) else { return };
-    let mut server = Worker::in_host(wan.host(1), &format!("echo [{address}]:7000"));
-    assert_eq!(server.says(), "ready");
-    let status = wan.host(0).command("ping").args(["-6", "-q", "-c", "3", "-i", "0.2"]).arg(address.to_string());
-    let output = match { status }.output() {
-        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
-        Err(error) => return println!("skipped: ping: {error}"),
-    };
-    assert!(output.contains(" 0% packet loss"), "{output}");
-    let least: f64 = output.split("= ").nth(1).and_then(|times| times.split('/').next()?.parse().ok()).unwrap();
-    assert!(least >= 6.0, "{output}");
+    let Some(address) = wan.host(1).address_v6(1) else { return };
+    let took = round_trip(wan.host(0), wan.host(1), address);
+    assert!(took >= Duration::from_millis(6), "{took:?}");
 }
 
 #[test]
@@ -425,11 +444,8 @@ fn it_stands_in_front_of_an_interface_and_leaves_no_rules_behind() {
         said => return println!("skipped: {said}"),
     }
     assert!(rules(host).contains("--queue-bypass"), "{}", rules(host));
-    let target = lab.host(1).address(0).to_string();
-    let output = host.command("ping").args(["-q", "-c", "2", "-i", "0.2", &target]).output().unwrap();
-    let output = String::from_utf8_lossy(&output.stdout);
-    let least: f64 = output.split("= ").nth(1).and_then(|times| times.split('/').next()?.parse().ok()).unwrap();
-    assert!(least >= 40.0, "{output}");
+    let took = round_trip(host, lab.host(1), lab.host(1).address(0));
+    assert!(took >= Duration::from_millis(40), "{took:?}");
     // It is killed, and a second process takes the rules away.
     attached.child.kill().unwrap();
     let until = Instant::now() + PATIENCE;
