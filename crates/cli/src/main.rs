@@ -56,7 +56,7 @@ enum Command {
     Rping(rping::Arguments),
     /// Show what the NICs of all processes of this user have done and are doing
     Stat(stat::Arguments),
-    /// Put a long way between two networks: delay, loss, rate, by options or by a scenario, for anybody's traffic
+    /// Put a long way between two networks: delay, loss, rate, by options or by a scenario, for any program
     Wan(Box<wan::Arguments>),
     /// Write the manual pages of weft and its subcommands, which `make install` installs
     #[command(hide = true)]

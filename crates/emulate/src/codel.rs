@@ -40,7 +40,7 @@ impl Control {
     pub(crate) const NEW: Self =
         Self { first_above: None, drop_next: Time::ZERO, count: 0, last_count: 0, is_dropping: false, is_due: false };
 
-    /// Whether a packet is dropped that is taken from the queue now, having waited for so long, and leaves so many
+    /// Whether a packet is dropped that is taken from the queue now, having waited for this long, and leaves this many
     /// bytes behind (RFC 8289 section 5.5).
     pub(crate) fn drops(&mut self, settings: CoDel, waited: Duration, bytes_behind: u64, now: Time) -> bool {
         let is_late = self.is_late(settings, waited, bytes_behind, now);

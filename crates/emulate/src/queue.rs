@@ -70,7 +70,7 @@ impl<T> Waiting<T> {
         !self.standing.is_empty() || (profile.has_queue() && profile.settings.codel.is_some())
     }
 
-    /// Takes a packet of so many bytes, those of [`Settings::header_bytes`](crate::Settings::header_bytes) included.
+    /// Takes a packet of this many bytes, those of [`Settings::header_bytes`](crate::Settings::header_bytes) included.
     pub(crate) fn enter(&mut self, bytes: u64, now: Time, profile: &Profile) -> Passage {
         if !profile.has_queue() {
             return Passage::Leaves { at: now, marked: false };

@@ -12,8 +12,7 @@ use crate::units::BitsPerSecond;
 /// How long a packet may be held: by delay, jitter, deviation, scale, or what a reordered one takes more.
 pub const DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(10);
 
-/// What a direction may carry. Below it one packet would take longer than anybody waits for; above it no processor
-/// comes.
+/// What a direction may carry. Below it one packet takes longer than any test lasts; no processor carries more.
 pub const RATE: RangeInclusive<BitsPerSecond> = BitsPerSecond(1000)..=BitsPerSecond(100_000_000_000);
 
 /// How many bytes its queue may hold: a small packet at least.
@@ -145,7 +144,7 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// As the emulator takes it. Packets have so many bytes beside those that are handed in, up to the header of IP.
+    /// As the emulator takes it. Packets have this many bytes beside those that are handed in, up to the header of IP.
     #[must_use]
     pub fn profile(&self, header_bytes: u32) -> Profile {
         let queue = Queue { bytes: self.queue_bytes.unwrap_or(Queue::default().bytes), mark_at: self.mark_at };

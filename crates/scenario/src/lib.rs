@@ -2,7 +2,7 @@
 //!
 //! [`Conditions`] are what one direction does at a time: keys with values, the same in a file as among the options of a
 //! command. A [`Scenario`] has those of both directions, and how they change. It makes links of `weft-emulate`, so that
-//! whoever reads the same file, the simulator or a tool in front of real traffic, does the same to the same packets.
+//! the simulator and a tool in front of real traffic do the same to the same packets when they read the same file.
 //!
 //! ```
 //! use weft_scenario::{Direction, Scenario};

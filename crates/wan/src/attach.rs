@@ -20,7 +20,7 @@ const FIRST_QUEUE: u16 = 41_000;
 /// What lies in front of interfaces of this machine, until this is dropped or this process has ended.
 #[derive(Debug)]
 pub struct Attached {
-    // First the rules go, then who reads the queues.
+    // First the rules go, then the reader of the queues.
     guard: Option<Guard>,
     carrier: CarrierProcess,
     /// Of a queue nothing says that its interface has gone.

@@ -1,7 +1,7 @@
-//! A long way between two networks, on one machine: real traffic, anybody's, goes through the links of a scenario.
+//! A long way between two networks, on one machine: real traffic of any program goes through the links of a scenario.
 //!
 //! A [`Wan`] is two hosts and what lies between them, in namespaces of their own, made without root; it is gone when
-//! the process that made it has ended, however that was. [`Attached`] is the same in front of interfaces that are there.
+//! the process that made it has ended, in whatever way. [`Attached`] is the same in front of interfaces that are there.
 //!
 //! Packets are carried in one of two ways ([`Kind`]). By the kernel's packet queues, behind the routing decision of a
 //! router between two IP networks: packets of IP alone, and super-packets whole where nothing is about single ones. Or

@@ -40,7 +40,7 @@ pub(crate) struct QueueCarrier {
     socket: Socket,
     /// The numbers of the queues.
     queues: [u16; 2],
-    /// What has come and is not a packet of which somebody knows yet.
+    /// A message of the kernel.
     buffer: Vec<u8>,
     /// Verdicts that are to be sent.
     verdicts: Vec<u8>,
@@ -50,7 +50,7 @@ pub(crate) struct QueueCarrier {
     losses: Losses,
 }
 
-/// A packet that the kernel keeps. Whoever drops it tells the kernel to do so.
+/// A packet that the kernel keeps. When this is dropped the kernel drops the packet.
 #[derive(Debug)]
 pub(crate) struct Kept {
     queue: u16,

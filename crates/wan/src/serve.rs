@@ -60,7 +60,7 @@ pub(crate) struct Refusal {
     pub(crate) is_right: bool,
 }
 
-/// Carries packets until standard input ends. Whoever makes a [`Wan`](crate::Wan) names a program that calls this.
+/// Carries packets until standard input ends. The program of a [`Wan`](crate::Wan) calls this.
 ///
 /// # Errors
 /// The operating system refused what it needs, standard input says what is not understood, or an interface has gone.

@@ -188,7 +188,7 @@ fn route(lab: &Lab) -> Result<(), WanError> {
             command.arg(QUEUES[direction].to_string());
             run(command)?;
         }
-        // It is the namespace of whoever writes that the switch belongs to.
+        // The switch belongs to the namespace of the process that writes.
         let mut command = middle.command("sh");
         command.args(["-c", &format!("echo 1 >{switch}")]);
         run(command)?;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use weft_wan::Attached;
 
+use super::board;
 use super::options::Options;
-use super::run::{finish, seconds};
-use super::{board, failure, program};
+use super::shared::{failure, finish, program, seconds};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
@@ -23,9 +23,9 @@ Examples:
   sudo weft wan attach --interface eth0 --delay 20ms --loss 0.1
   sudo weft wan attach --interface eth1 --interface eth2 --scenario wan.toml
 
-One interface: all that this machine sends and receives by it, packets of IP, by the kernel's packet queues. \
-Two: every frame that comes at one leaves by the other, by packet rings; this machine should have no addresses there. \
-Until Ctrl-C; nothing is left then, nor after kill -9. It needs root: CAP_NET_ADMIN for one interface, CAP_NET_RAW for two.";
+One interface: all that this machine sends and receives by it, packets of IP, by the kernel's packet queues. Two: \
+every frame that comes at one leaves by the other, by packet rings; this machine should have no addresses there. \
+Until Ctrl-C; nothing is left then, nor after kill -9. It needs root: CAP_NET_ADMIN for one, CAP_NET_RAW for two.";
 
 /// What can be said on the command line.
 #[derive(Args, Debug)]

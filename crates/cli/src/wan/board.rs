@@ -24,14 +24,14 @@ fn prefix() -> String {
     format!("weft-wan-{}-", getuid())
 }
 
-/// From now on tells whoever asks, of the same user, what `report` says.
+/// From now on answers processes of the same user, and of root, with what `report` says.
 pub(super) fn serve(report: impl Fn() -> Option<Report> + Send + 'static) -> Result<(), Failure> {
     let cannot = || Failure::while_doing("cannot be asked by weft wan stat");
     let address = SocketAddr::from_abstract_name(format!("{}{}", prefix(), process::id())).map_err(cannot())?;
     let listener = UnixListener::bind_addr(&address).map_err(cannot())?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten().filter(is_own) {
-            // Who asks and does not listen has no answer.
+            // A process that asks and does not read has no answer.
             let _ = answer(stream, report());
         }
     });

@@ -1,23 +1,22 @@
-//! `weft wan`: a long way between two networks, for anybody's traffic.
+//! `weft wan`: a long way between two networks, for the traffic of any program.
 
 mod attach;
 mod board;
 mod options;
 mod run;
+mod shared;
 mod stat;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use weft_scenario::Direction;
-use weft_wan::{CarrierProgram, Kind, WanError};
+use weft_wan::Kind;
 
+use shared::{CARRY_COMMAND, failure};
 use weft_command::failure::Failure;
 use weft_command::output::{print, print_line};
 use weft_command::table::{Align, Table};
-
-/// The name of the command that carries packets.
-const CARRY_COMMAND: &str = "carry";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn show(file: &std::path::Path) -> Result<(), Failure> {
+fn show(file: &Path) -> Result<(), Failure> {
     let source = options::read(file)?;
     let scenario = weft_wan::check(&source.text, &source.folder, Kind::Rings).map_err(|error| source.failure(error))?;
     let mut table = Table::new(&[("from", Align::Right), ("forward", Align::Left), ("reverse", Align::Left)]);
@@ -77,16 +76,4 @@ fn show(file: &std::path::Path) -> Result<(), Failure> {
     }
     print_line(format_args!("Seed {}.\n", scenario.seed))?;
     print(table)
-}
-
-/// This program, as what carries packets.
-fn program() -> Result<CarrierProgram, Failure> {
-    let program = std::env::current_exe().map_err(Failure::while_doing("cannot find weft"))?;
-    let arguments = ["wan", CARRY_COMMAND].map(Into::into).to_vec();
-    Ok(CarrierProgram { program, arguments, environment: Vec::new() })
-}
-
-/// What was asked for in a way that can't be is the command line's.
-fn failure(error: WanError) -> Failure {
-    if error.is_callers() { Failure::Usage(error.to_string()) } else { Failure::Runtime(error.to_string()) }
 }

@@ -7,6 +7,7 @@ use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use weft_scenario::KEYS;
 use weft_wan::WanError;
 
+use super::shared::failure;
 use weft_command::failure::Failure;
 
 /// What may be said of it.
@@ -158,7 +159,7 @@ impl Source {
             (WanError::Scenario(error), Some(file)) => Failure::Usage(format!("{}: {error}", file.display())),
             // There are no lines.
             (WanError::Scenario(error), None) => Failure::Usage(error.message.replace(" in [both]", "")),
-            (error, _) => super::failure(error),
+            (error, _) => failure(error),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `weft wan run`.
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
@@ -12,13 +11,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use weft_wan::{Kind, Plan, Report, Wan};
+use weft_wan::{Kind, Plan, Wan};
 
+use super::board;
 use super::options::Options;
-use super::{board, failure, program};
+use super::shared::{failure, finish, program, seconds};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
-use weft_command::output::{complain, print_line};
 
 /// What stands between the two programs.
 const AND: &str = "--and";
@@ -68,14 +67,6 @@ pub(super) struct Arguments {
     /// The first program and its arguments; then --and -- and the second
     #[arg(value_name = "PROGRAM", required = true, last = true)]
     programs: Vec<OsString>,
-}
-
-/// A time in seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("from 0 to 86400 seconds are possible".into()),
-    }
 }
 
 /// Runs the command.
@@ -222,22 +213,10 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Tells what was carried.
-pub(super) fn finish(report: &Report, json: bool, file: Option<&Path>) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(report).expect("plain values become JSON");
-    if let Some(file) = file {
-        fs::write(file, format!("{text}\n")).map_err(Failure::while_doing(file.display()))?;
-    }
-    if json {
-        return print_line(text);
-    }
-    complain(report.to_string().trim_end());
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     fn words(text: &str) -> Vec<OsString> {
         text.split_whitespace().map(Into::into).collect()
