@@ -4,13 +4,13 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process;
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use nix::unistd::getuid;
 use weft_wan::Report;
 
 use weft_command::failure::Failure;
@@ -20,14 +20,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest report, in bytes.
 const REPORT: u64 = 1 << 20;
 
-fn prefix() -> String {
-    format!("weft-wan-{}-", getuid())
+/// The user of this process.
+fn user() -> io::Result<u32> {
+    Ok(fs::metadata("/proc/self")?.uid())
+}
+
+fn prefix() -> io::Result<String> {
+    Ok(format!("weft-wan-{}-", user()?))
 }
 
 /// From now on answers processes of the same user, and of root, with what `report` says.
 pub(super) fn serve(report: impl Fn() -> Option<Report> + Send + 'static) -> Result<(), Failure> {
     let cannot = || Failure::while_doing("cannot be asked by weft wan stat");
-    let address = SocketAddr::from_abstract_name(format!("{}{}", prefix(), process::id())).map_err(cannot())?;
+    let address = prefix().and_then(|prefix| SocketAddr::from_abstract_name(format!("{prefix}{}", process::id())));
+    let address = address.map_err(cannot())?;
     let listener = UnixListener::bind_addr(&address).map_err(cannot())?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten().filter(is_own) {
@@ -40,8 +46,8 @@ pub(super) fn serve(report: impl Fn() -> Option<Report> + Send + 'static) -> Res
 
 /// Whether the same user is at the other end, or root.
 fn is_own(stream: &UnixStream) -> bool {
-    let user = getsockopt(stream, PeerCredentials).map(|credentials| credentials.uid());
-    user.is_ok_and(|user| user == getuid().as_raw() || user == 0)
+    let peer = getsockopt(stream, PeerCredentials).map(|credentials| credentials.uid());
+    peer.is_ok_and(|peer| peer == 0 || user().is_ok_and(|user| peer == user))
 }
 
 fn answer(mut stream: UnixStream, report: Option<Report>) -> io::Result<()> {
@@ -52,7 +58,7 @@ fn answer(mut stream: UnixStream, report: Option<Report>) -> io::Result<()> {
 /// What each of those says that run, with its process id.
 pub(super) fn all() -> Result<Vec<(u32, Report)>, Failure> {
     let sockets = fs::read_to_string("/proc/net/unix").map_err(Failure::while_doing("/proc/net/unix"))?;
-    let mut ids = ids(&sockets, &prefix());
+    let mut ids = ids(&sockets, &prefix().map_err(Failure::while_doing("/proc/self"))?);
     ids.sort_unstable();
     ids.dedup();
     // One may have ended meanwhile.
@@ -66,7 +72,7 @@ fn ids(sockets: &str, prefix: &str) -> Vec<u32> {
 }
 
 fn ask(id: u32) -> io::Result<Option<Report>> {
-    let address = SocketAddr::from_abstract_name(format!("{}{id}", prefix()))?;
+    let address = SocketAddr::from_abstract_name(format!("{}{id}", prefix()?))?;
     let stream = UnixStream::connect_addr(&address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     if !is_own(&stream) {

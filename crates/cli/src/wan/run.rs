@@ -81,11 +81,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shared = wan.clone();
     board::serve(move || shared.with(|wan| wan.report().ok()).flatten())?;
     let done = run_programs(arguments, &wan, &interrupt, first, second);
-    // Whatever became of the programs, what was carried is told; and a carrier that has failed says so first.
-    let report = wan.with(Wan::report).transpose().map_err(failure)?;
+    let report = wan.with(Wan::report).transpose();
     wan.down()?;
+    // Whatever became of the programs, what was carried is told.
+    if let Ok(Some(report)) = &report {
+        finish(report, arguments.json, arguments.report.as_deref())?;
+    }
     let code = done?;
-    report.map_or(Ok(()), |report| finish(&report, arguments.json, arguments.report.as_deref()))?;
+    report.map_err(failure)?;
     if code == 0 { Ok(()) } else { Err(Failure::Exited(code)) }
 }
 
