@@ -27,6 +27,8 @@ pub enum LabError {
         /// How many rails.
         links: usize,
     },
+    /// Clusters that can't be; in words.
+    Clusters(String),
     /// A shape that can't be; in words.
     Shape(String),
     /// One direction of a link of which nobody said whose it is.
@@ -45,6 +47,8 @@ pub enum LabError {
         /// Those that they can have, as the kernel lists them.
         allowed: String,
     },
+    /// A gateway between clusters can't route: what the kernel asks for that cannot be written.
+    NoRouting,
     /// A program that makes labs is not installed.
     Missing {
         /// The program.
@@ -87,7 +91,7 @@ impl LabError {
     /// Whether this machine, as it is set up, can have no lab like this, so that a test or a comparison that wants one
     /// is to be left out.
     pub fn cannot_be_had(&self) -> bool {
-        matches!(self, Self::Missing { .. } | Self::Barred { .. })
+        matches!(self, Self::Missing { .. } | Self::Barred { .. } | Self::NoRouting)
     }
 
     /// Whether what was asked for makes no sense, so that asking again would not help.
@@ -99,6 +103,7 @@ impl LabError {
                 | Self::Mtu(_)
                 | Self::Rate(_)
                 | Self::Link { .. }
+                | Self::Clusters(_)
                 | Self::Shape(_)
                 | Self::WhoseDirection { .. }
         )
@@ -139,7 +144,7 @@ impl fmt::Display for LabError {
                     links - 1
                 )
             }
-            Self::Shape(words) => f.write_str(words),
+            Self::Clusters(words) | Self::Shape(words) => f.write_str(words),
             Self::Bridge(said) => write!(f, "the process that shapes links failed: {said}"),
             Self::WhoseDirection { link, way } => {
                 write!(f, "{way} is a direction of one host's cable; say whose, for instance 0:{link}")
@@ -151,6 +156,10 @@ impl fmt::Display for LabError {
                      net.ipv4.tcp_allowed_congestion_control)"
                 )
             }
+            Self::NoRouting => f.write_str(
+                "this system does not let you make a router: /proc/sys/net/ipv4/ip_forward cannot be written even in a \
+                 namespace of your own, because /proc/sys is read-only; in a container, start it with --privileged",
+            ),
             Self::Missing { program, package } => {
                 write!(f, "{program} is not installed; on Debian, as root: apt install {package}")
             }

@@ -15,17 +15,36 @@ use crate::tools::{self, Tools};
 /// namespace: a namespace goes when the last process in it has. It looks again until it finds nobody, for about five
 /// seconds. Ctrl-C is not for it.
 ///
-/// First it sets the congestion control of its namespace, to the first of its arguments that the kernel takes, and says
-/// which one there is then.
+/// First it takes its host name, puts the lab's names into `/etc/hosts` and its own interfaces below `/sys`, and routes
+/// what is not for itself: each of these if its environment says so, and as far as the system allows it. It sets the
+/// congestion control of its namespace, to the first of its arguments that the kernel takes. Then it says whether it
+/// has the names, whether it routes, and which congestion control there is.
+///
+/// The file of names is on a file system in memory of which nothing but this file is mounted any more, in mounts that
+/// only this host sees. So it goes with the last process there.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
+if [ -n "$LAB_NAME" ]; then
+    hostname "$LAB_NAME" || echo "$LAB_NAME" >/proc/sys/kernel/hostname
+fi 2>/dev/null
+names=-
+if [ -n "$LAB_HOSTS" ]; then
+    mount -t sysfs sysfs /sys
+    mount -t tmpfs weft-lab /tmp && printf %s "$LAB_HOSTS" >/tmp/hosts &&
+        mount --bind /tmp/hosts /etc/hosts && umount /tmp && names=names
+fi >/dev/null 2>&1
+routes=-
+if [ -n "$LAB_ROUTES" ]; then
+    echo 1 >/proc/sys/net/ipv4/ip_forward && routes=routes
+    echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
+fi 2>/dev/null
 setting=/proc/sys/net/ipv4/tcp_congestion_control
 for name do
     echo "$name" >$setting && break
 done 2>/dev/null
 name=
 read -r name <$setting
-echo "up $name"
+echo "up $names $routes $name"
 read -r _
 passes=0 found=yes
 while [ $found = yes ] && [ $passes -lt 500 ]; do
@@ -44,11 +63,30 @@ done 2>/dev/null
 /// How long a holder may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a namespace is for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Role {
+    /// The host name of its programs; empty: that of whoever starts them.
+    pub(crate) name: String,
+    /// What `/etc/hosts` says to its programs; empty: what it says to whoever starts them.
+    pub(crate) hosts: String,
+    /// Whether it passes on what is not for itself.
+    pub(crate) routes: bool,
+}
+
 /// A network namespace, kept by a process of this one.
 #[derive(Debug)]
 pub(crate) struct Holder {
     shell: Shell,
     process: Process,
+    told: Told,
+}
+
+/// What a holder says once it is there.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    knows_names: bool,
+    routes: bool,
     congestion_control: String,
 }
 
@@ -61,21 +99,30 @@ struct Shell(Child);
 
 impl Holder {
     /// The first of a lab: it has a user namespace of its own, to which the others belong.
-    pub(crate) fn start_first(plan: &Plan, tools: &Tools) -> Result<Self, LabError> {
+    pub(crate) fn start_first(role: &Role, plan: &Plan, tools: &Tools) -> Result<Self, LabError> {
         let mut command = Command::new(&tools.unshare);
         command.args(["--user", "--map-root-user"]);
-        Self::start(command, plan, tools)?.finish(true)
+        Self::start(command, role, plan, tools)?.finish(true)
     }
 
     /// A further one, in the user namespace of the first.
-    pub(crate) fn start_beside(first: &Self, plan: &Plan, tools: &Tools) -> Result<Starting, LabError> {
+    pub(crate) fn start_beside(first: &Self, role: &Role, plan: &Plan, tools: &Tools) -> Result<Starting, LabError> {
         let mut command = Command::new(&tools.nsenter);
         command.args(["--target", &first.process.id.to_string(), "--user", "--preserve-credentials", "--"]);
         command.arg(&tools.unshare);
-        Self::start(command, plan, tools)
+        Self::start(command, role, plan, tools)
     }
 
-    fn start(mut command: Command, plan: &Plan, tools: &Tools) -> Result<Starting, LabError> {
+    fn start(mut command: Command, role: &Role, plan: &Plan, tools: &Tools) -> Result<Starting, LabError> {
+        if !role.name.is_empty() {
+            command.arg("--uts");
+        }
+        if !role.hosts.is_empty() {
+            // What is mounted elsewhere later, is seen here where it is shared.
+            command.args(["--mount", "--propagation", "slave"]);
+        }
+        let routes = if role.routes { "1" } else { "" };
+        command.env("LAB_NAME", &role.name).env("LAB_HOSTS", &role.hosts).env("LAB_ROUTES", routes);
         command.args(["--net", "--"]).arg(&tools.sh).args(["-c", SCRIPT, "weft-lab"]).args(plan.congestion_controls());
         // In a process group of its own: Ctrl-C in a terminal reaches who uses the lab, and the lab goes after that.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -89,7 +136,17 @@ impl Holder {
 
     /// TCP's congestion control in its namespace.
     pub(crate) fn congestion_control(&self) -> &str {
-        &self.congestion_control
+        &self.told.congestion_control
+    }
+
+    /// Whether its programs find the lab's names in `/etc/hosts`.
+    pub(crate) fn knows_names(&self) -> bool {
+        self.told.knows_names
+    }
+
+    /// Whether it passes on what is not for itself.
+    pub(crate) fn routes(&self) -> bool {
+        self.told.routes
     }
 
     /// Lets it end: it hears so at once, and [`Holder::wait`] waits for it.
@@ -145,10 +202,8 @@ impl Starting {
             let cannot = LabError::while_doing("cannot read what a holder says");
             BufReader::new(stdout.take(64)).read_line(&mut line).map_err(cannot)?;
         }
-        match (Process::find(child.id()), line.strip_prefix("up ").filter(|name| name.ends_with('\n'))) {
-            (Some(process), Some(name)) => {
-                Ok(Holder { shell: self.0, process, congestion_control: name.trim().to_owned() })
-            }
+        match (Process::find(child.id()), told(&line)) {
+            (Some(process), Some(told)) => Ok(Holder { shell: self.0, process, told }),
             _ => Err(self.explain(first)),
         }
     }
@@ -163,5 +218,28 @@ impl Starting {
         }
         let said = said.trim().replace('\n', "; ");
         if first || said.contains("unshare") { tools::barred(said) } else { LabError::Lost(child.id()) }
+    }
+}
+
+/// What a whole line of a holder says.
+fn told(line: &str) -> Option<Told> {
+    let (names, rest) = line.strip_suffix('\n')?.strip_prefix("up ")?.split_once(' ')?;
+    let (routes, name) = rest.split_once(' ')?;
+    Some(Told { knows_names: names == "names", routes: routes == "routes", congestion_control: name.trim().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_holder_says_is_read() {
+        let told_of =
+            |knows_names, routes, name: &str| Some(Told { knows_names, routes, congestion_control: name.to_owned() });
+        assert_eq!(told("up names - cubic\n"), told_of(true, false, "cubic"));
+        assert_eq!(told("up - routes \n"), told_of(false, true, ""));
+        for line in ["", "up", "up - -", "up names - cubic", "down - - cubic\n"] {
+            assert_eq!(told(line), None, "{line:?}");
+        }
     }
 }

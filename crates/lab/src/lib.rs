@@ -22,6 +22,7 @@
 
 mod bridge;
 mod bridge_process;
+mod cluster;
 mod cut;
 mod error;
 mod holder;
@@ -33,9 +34,11 @@ mod ring_port;
 mod shape;
 mod tools;
 mod up;
+mod wan;
 
 pub use bridge::serve_bridge;
 pub use bridge_process::BridgeProgram;
+pub use cluster::{CLUSTERS, Cluster, LONGEST_NAME, WanLink};
 pub use cut::{Link, Way};
 pub use error::LabError;
 pub use host::{Host, Rail};

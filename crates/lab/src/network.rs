@@ -25,22 +25,29 @@ pub(crate) fn cables(plan: &Plan, hosts: &[Host]) -> String {
     let mut lines = String::new();
     for rail in 0..plan.links {
         if plan.has_switch() {
-            // No spanning tree: a port carries packets at once. No snooping: neighbour discovery needs no querier.
-            line(
-                &mut lines,
-                format_args!("link add name bridge{rail} mtu {} type bridge stp_state 0 mcast_snooping 0", plan.mtu),
-            );
-            line(&mut lines, format_args!("link set bridge{rail} up"));
+            lines.extend((0..plan.networks()).map(|cluster| bridge_lines(&bridge(plan, rail, cluster), plan.mtu)));
             for host in hosts {
                 let port = port(host.index(), rail);
                 line(&mut lines, cable(&port, plan.mtu, host, rail));
-                line(&mut lines, format_args!("link set {port} master bridge{rail} up"));
+                line(&mut lines, format_args!("link set {port} master {} up", bridge(plan, rail, host.cluster())));
             }
         } else {
             line(&mut lines, cable(&format!("rail{rail}"), plan.mtu, &hosts[1], rail));
         }
     }
     lines
+}
+
+/// The kernel's bridge for a cluster's network of a rail.
+pub(crate) fn bridge(plan: &Plan, rail: usize, cluster: usize) -> String {
+    let cluster = if plan.clusters.is_empty() { String::new() } else { format!("c{cluster}") };
+    format!("bridge{rail}{cluster}")
+}
+
+/// Lines for `ip -batch` that make one. No spanning tree: a port carries packets at once. No snooping: neighbour
+/// discovery needs no querier.
+pub(crate) fn bridge_lines(name: &str, mtu: u32) -> String {
+    format!("link add name {name} mtu {mtu} type bridge stp_state 0 mcast_snooping 0\nlink set {name} up\n")
 }
 
 /// Lines for `ip -batch` and for `tc -batch` in one namespace.
@@ -65,22 +72,21 @@ pub(crate) fn remove(host: &Host) -> String {
     host.rails().iter().map(|rail| format!("link delete {}\n", rail.interface)).collect()
 }
 
-/// Lines for `ip -batch` in the switch: a rail's ports leave the kernel's bridge, and its stack has no address there.
-pub(crate) fn unplug(plan: &Plan, rail: usize) -> String {
-    let ports = (0..plan.hosts).map(|host| port(host, rail));
-    ports.map(|port| format!("link set {port} addrgenmode none\nlink set {port} nomaster\n")).collect()
+/// Lines for `ip -batch` in the switch: a port leaves the kernel's bridge, and the switch's stack has no address there.
+pub(crate) fn unplug(port: &str) -> String {
+    format!("link set {port} addrgenmode none\nlink set {port} nomaster\n")
 }
 
 /// What a frame may have in front of a packet of the MTU's length without being a super-packet: Ethernet's header and
 /// two tags of VLANs, to the next multiple of 8.
 const FRAME_HEAD: u32 = 24;
 
-/// Lines for `ip -batch` in a host: the kernel cuts super-packets before this rail, for each packet has its own fate.
+/// Lines for `ip -batch`: the kernel cuts super-packets before this interface, for each packet has its own fate.
 /// Of frames that a program gives to a packet socket the kernel does not know how many segments they have when it
 /// compares that with `gso_max_segs` (`SKB_GSO_DODGY`, net/core/dev.c `gso_features_check`), so the length says it,
 /// too.
-pub(crate) fn cut_packets(rail: &Rail, mtu: u32) -> String {
-    format!("link set {} gso_max_segs 1 gso_max_size {}\n", rail.interface, mtu + FRAME_HEAD)
+pub(crate) fn cut_packets(interface: &str, mtu: u32) -> String {
+    format!("link set {interface} gso_max_segs 1 gso_max_size {}\n", mtu + FRAME_HEAD)
 }
 
 /// Lines for `ip -batch` in a host.
@@ -163,7 +169,7 @@ mod tests {
 
     fn hosts(plan: &Plan) -> Vec<Host> {
         let holder = |index: usize| Process { id: 100 + index as u32, started: 1 };
-        let host = |index| Host::new(index, plan.links, holder(index), true, Path::new("/usr/bin/nsenter"));
+        let host = |index| Host::new(index, plan, holder(index), true, Path::new("/usr/bin/nsenter"));
         (0..plan.hosts).map(host).collect()
     }
 
@@ -197,8 +203,7 @@ mod tests {
 
     #[test]
     fn before_a_shaped_rail_what_is_longer_than_the_mtu_is_cut() {
-        let plan = Plan::default();
-        let lines = cut_packets(&hosts(&plan)[0].rails()[0], 9000);
+        let lines = cut_packets("rail0", 9000);
         assert_eq!(lines, "link set rail0 gso_max_segs 1 gso_max_size 9024\n");
     }
 

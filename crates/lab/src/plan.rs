@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 pub use weft_scenario::BitsPerSecond;
 
+use crate::cluster::{self, Cluster, WanLink};
 use crate::error::LabError;
 
 /// How many hosts a lab may have.
@@ -29,7 +30,7 @@ pub const USUAL_CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 /// usual congestion control.
 ///
 /// Two hosts are joined by veth pairs. More are joined by one bridge for each rail: a host's n-th link goes to the n-th
-/// bridge, and the bridges are not joined to each other.
+/// bridge, and the bridges are not joined to each other. In clusters, each has such bridges of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// How many hosts: one of [`HOSTS`].
@@ -55,6 +56,13 @@ pub struct Plan {
     /// link is shaped.
     #[serde(default)]
     pub switch: bool,
+    /// Clusters, each with a switch and a gateway, between which IP is routed. [`Plan::hosts`] is how many hosts they
+    /// have together. Empty: the hosts are in one network.
+    #[serde(default)]
+    pub clusters: Vec<Cluster>,
+    /// The links between clusters.
+    #[serde(default)]
+    pub wan: Vec<WanLink>,
 }
 
 impl Default for Plan {
@@ -68,6 +76,8 @@ impl Default for Plan {
             offloads: true,
             congestion_control: None,
             switch: false,
+            clusters: Vec::new(),
+            wan: Vec::new(),
         }
     }
 }
@@ -83,6 +93,12 @@ impl Plan {
         }
         if !MTU.contains(&self.mtu) {
             return Err(LabError::Mtu(self.mtu));
+        }
+        cluster::check(&self.clusters, &self.wan)?;
+        let clustered: usize = self.clusters.iter().map(|cluster| cluster.hosts.len()).sum();
+        if !self.clusters.is_empty() && clustered != self.hosts {
+            let words = format!("the clusters have {clustered} hosts together, the lab {}", self.hosts);
+            return Err(LabError::Clusters(words));
         }
         match self.rates.iter().chain(&self.rate).find(|rate| !RATE.contains(rate)) {
             Some(rate) => Err(LabError::Rate(*rate)),
@@ -111,9 +127,33 @@ impl Plan {
         self.congestion_control.as_deref().map_or_else(|| USUAL_CONGESTION_CONTROLS.to_vec(), |name| vec![name])
     }
 
-    /// Whether a bridge for each rail joins the hosts.
+    /// Whether a bridge for each rail joins the hosts, or those of each cluster.
     pub(crate) fn has_switch(&self) -> bool {
-        self.hosts > 2 || self.switch
+        self.hosts > 2 || self.switch || !self.clusters.is_empty()
+    }
+
+    /// A host's cluster, and which of its hosts it is, both from 0.
+    pub fn place_of(&self, host: usize) -> (usize, usize) {
+        let mut before = 0;
+        for (index, cluster) in self.clusters.iter().enumerate() {
+            if host < before + cluster.hosts.len() {
+                return (index, host - before);
+            }
+            before += cluster.hosts.len();
+        }
+        (0, host)
+    }
+
+    /// A host's name: in clusters it has one, and otherwise it is h0, h1, ...
+    pub fn host_name(&self, host: usize) -> String {
+        let (cluster, index) = self.place_of(host);
+        let named = self.clusters.get(cluster).and_then(|cluster| cluster.hosts.get(index));
+        named.cloned().unwrap_or_else(|| format!("h{host}"))
+    }
+
+    /// How many networks a rail has: one for each cluster.
+    pub(crate) fn networks(&self) -> usize {
+        self.clusters.len().max(1)
     }
 }
 

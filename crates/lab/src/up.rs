@@ -7,15 +7,17 @@ use std::path::Path;
 
 use crate::bridge::PortPlan;
 use crate::bridge_process::{BridgeProcess, BridgeProgram};
+use crate::cluster::{Cluster, WanLink};
 use crate::cut::{self, End, Link, Step, Way};
 use crate::error::LabError;
-use crate::holder::Holder;
+use crate::holder::{Holder, Role};
 use crate::host::{self, Host};
 use crate::network::{self, Interface, OFFLOADS};
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::shape::Shape;
 use crate::tools::{self, Tools};
+use crate::wan::{self, Gateway};
 
 /// What a lab may choose from.
 const ALLOWED_CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
@@ -25,11 +27,12 @@ const ALLOWED_CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_allowed_conges
 pub struct Lab {
     /// The switch in user space. It ends before its namespace does.
     bridge: Option<BridgeProcess>,
-    /// The ports of the rails that it carries, by rail and host.
+    /// The ports of the rails that it carries, by rail and host. Behind the hosts are the gateways of clusters, and
+    /// behind the rails the links between those, with their sides.
     ports: BTreeMap<(usize, usize), PortPlan>,
     plan: Plan,
     hosts: Vec<Host>,
-    /// One for each host, and one for the switch if there is one.
+    /// One for each host, one for the switch if there is one, and one for the gateway of each cluster.
     holders: Vec<Holder>,
     tools: Tools,
     /// Each host's cable to each rail, and how it was cut.
@@ -38,6 +41,8 @@ pub struct Lab {
 
 impl Lab {
     /// Makes the network. It can be used when this returns. Takes some tens of milliseconds for two hosts.
+    ///
+    /// Links between clusters do nothing to frames yet, whatever the plan says: [`Lab::shape_wan`] makes them.
     pub fn up(plan: &Plan) -> Result<Self, LabError> {
         plan.check()?;
         let tools = Tools::find(plan.offloads)?;
@@ -50,12 +55,25 @@ impl Lab {
         }
         let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         let host = |(index, holder): (usize, &Holder)| {
-            Host::new(index, plan.links, holder.process(), has_ipv6, &tools.nsenter)
+            Host::new(index, plan, holder.process(), has_ipv6, &tools.nsenter).knowing_names(holder.knows_names())
         };
         let hosts = holders.iter().take(plan.hosts).enumerate().map(host).collect();
         let (bridge, ports, cuts) = (None, BTreeMap::new(), BTreeSet::new());
         let lab = Self { bridge, ports, plan: plan.clone(), hosts, holders, tools, cuts };
+        if lab.holders[lab.first_gateway()..].iter().any(|gateway| !gateway.routes()) {
+            return Err(LabError::NoRouting);
+        }
         lab.build()?;
+        lab.build_gateways(has_ipv6)?;
+        Ok(lab)
+    }
+
+    /// Makes the network, with links between clusters as the plan has them. `program` is what is started for them.
+    pub fn up_with_wan(plan: &Plan, program: &BridgeProgram) -> Result<Self, LabError> {
+        let mut lab = Self::up(plan)?;
+        for (link, WanLink { there, back, .. }) in plan.wan.iter().enumerate().filter(|(_, link)| link.is_shaped()) {
+            lab.shape_wan(link, [there, back], program)?;
+        }
         Ok(lab)
     }
 
@@ -156,27 +174,63 @@ impl Lab {
         };
         let mut ports = self.ports.clone();
         let is_new = !ports.contains_key(&(link.rail, 0));
-        for host in 0..self.plan.hosts {
-            let plan = ports.entry((link.rail, host)).or_insert_with(|| PortPlan {
-                host,
-                rail: link.rail,
-                interface: network::port(host, link.rail),
+        for (end, interface, cluster) in self.rail_ports(link.rail) {
+            let plan = ports.entry((link.rail, end)).or_insert_with(|| PortPlan {
+                host: end,
+                rail: wan::lan_segment(cluster, link.rail),
+                interface,
                 from_host: Shape::default(),
                 to_host: Shape::default(),
             });
-            if link.hosts(&self.plan).contains(&host) {
+            if link.host.is_none_or(|host| host == end) {
                 plan.to_host = shape.clone();
                 plan.from_host = if link.host.is_some() { shape.clone() } else { Shape::default() };
             }
         }
         if is_new {
-            self.batch(switch, &self.tools.ip, &network::unplug(&self.plan, link.rail))?;
+            let names: String = self.rail_ports(link.rail).iter().map(|(_, port, _)| network::unplug(port)).collect();
+            self.batch(switch, &self.tools.ip, &names)?;
             for host in &self.hosts {
-                let lines = network::cut_packets(&host.rails()[link.rail], self.plan.mtu);
+                let lines = network::cut_packets(&host.rails()[link.rail].interface, self.plan.mtu);
                 self.batch(host.holder(), &self.tools.ip, &lines)?;
+            }
+            for Gateway { place, .. } in self.gateways() {
+                self.batch(place, &self.tools.ip, &network::cut_packets(&wan::lan(link.rail), self.plan.mtu))?;
             }
         }
         self.ports = ports;
+        self.tell_bridge(switch, program)
+    }
+
+    /// What a link between clusters does to frames from now on, there and back, on each rail. `program` is what is
+    /// started for it, if it does not run. The first time, what is under way on the link is lost.
+    ///
+    /// # Errors
+    /// The plan has no such link, or a shape is out of its limits; the programs that do it failed.
+    pub fn shape_wan(&mut self, link: usize, shapes: [&Shape; 2], program: &BridgeProgram) -> Result<(), LabError> {
+        let (Some(joined), Some(switch)) = (self.plan.wan.get(link).cloned(), self.switch()) else {
+            let words = format!("there is no link {link} between clusters; the lab has {}", self.plan.wan.len());
+            return Err(LabError::Clusters(words));
+        };
+        shapes.into_iter().try_for_each(Shape::check)?;
+        let mut ports = self.ports.clone();
+        let gateways = self.gateways();
+        for rail in 0..self.plan.links {
+            let segment = wan::far_segment(link, rail);
+            for (side, cluster) in joined.between.into_iter().enumerate() {
+                let interface = wan::far_port(link, rail, side);
+                let (from_host, to_host) = (shapes[side].clone(), Shape::default());
+                let plan = PortPlan { host: side, rail: segment, interface, from_host, to_host };
+                if ports.insert((segment, side), plan).is_none() {
+                    let lines = network::cut_packets(&wan::far(link, rail), self.plan.mtu);
+                    self.batch(gateways[cluster].place, &self.tools.ip, &lines)?;
+                    self.batch(switch, &self.tools.ip, &network::unplug(&wan::far_port(link, rail, side)))?;
+                }
+            }
+        }
+        self.ports = ports;
+        let [there, back] = shapes.map(Clone::clone);
+        self.plan.wan[link] = WanLink { there, back, ..joined };
         self.tell_bridge(switch, program)
     }
 
@@ -193,7 +247,8 @@ impl Lab {
 
     /// Joins hosts by a switch that were joined directly; whose namespace is the switch's.
     fn plug_into_switch(&mut self) -> Result<Process, LabError> {
-        let switch = Holder::start_beside(&self.holders[0], &self.plan, &self.tools)?.finish(false)?;
+        let role = Role::default();
+        let switch = Holder::start_beside(&self.holders[0], &role, &self.plan, &self.tools)?.finish(false)?;
         let place = switch.process();
         let host = &self.hosts[0];
         // The other end goes with it.
@@ -246,6 +301,35 @@ impl Lab {
         self.plan.has_switch().then(|| self.holders[self.plan.hosts].process())
     }
 
+    fn first_gateway(&self) -> usize {
+        self.plan.hosts + usize::from(self.plan.has_switch())
+    }
+
+    fn gateways(&self) -> Vec<Gateway> {
+        let gateways = self.holders[self.first_gateway()..].iter().enumerate();
+        gateways.map(|(cluster, holder)| Gateway { cluster, place: holder.process() }).collect()
+    }
+
+    /// The switch's ports to a rail: which host each is for, its name, and in which cluster. Behind the hosts, the
+    /// gateways.
+    fn rail_ports(&self, rail: usize) -> Vec<(usize, String, usize)> {
+        let of_hosts = self.hosts.iter().map(|host| (host.index(), network::port(host.index(), rail), host.cluster()));
+        let gateway = |cluster: usize| (self.plan.hosts + cluster, wan::lan_port(cluster, rail), cluster);
+        of_hosts.chain((0..self.plan.clusters.len()).map(gateway)).collect()
+    }
+
+    /// The gateways of clusters, the links between them, and the ways there.
+    fn build_gateways(&self, has_ipv6: bool) -> Result<(), LabError> {
+        let gateways = self.gateways();
+        let Some(switch) = self.switch().filter(|_| !gateways.is_empty()) else { return Ok(()) };
+        self.batch(switch, &self.tools.ip, &wan::cables(&self.plan, &gateways))?;
+        for Gateway { cluster, place } in &gateways {
+            self.batch(*place, &self.tools.ip, &wan::gateway(&self.plan, *cluster, has_ipv6))?;
+        }
+        let mut hosts = self.hosts.iter();
+        hosts.try_for_each(|host| self.batch(host.holder(), &self.tools.ip, &wan::host_routes(&self.plan, host)))
+    }
+
     fn build(&self) -> Result<(), LabError> {
         let switch = self.switch();
         let start = switch.unwrap_or(self.hosts[0].holder());
@@ -296,9 +380,15 @@ impl Drop for Lab {
 }
 
 fn start_holders(plan: &Plan, tools: &Tools) -> Result<Vec<Holder>, LabError> {
-    let count = plan.hosts + usize::from(plan.has_switch());
-    let first = Holder::start_first(plan, tools)?;
-    let starting: Vec<_> = (1..count).map(|_| Holder::start_beside(&first, plan, tools)).collect::<Result<_, _>>()?;
+    let names = wan::names(plan);
+    let host = |host| Role { name: plan.host_name(host), hosts: names.clone(), routes: false };
+    let gateway =
+        |cluster: &Cluster| Role { name: format!("{}-gateway", cluster.name), routes: true, ..Role::default() };
+    let switch = plan.has_switch().then(Role::default);
+    let others: Vec<_> = (1..plan.hosts).map(host).chain(switch).chain(plan.clusters.iter().map(gateway)).collect();
+    let first = Holder::start_first(&host(0), plan, tools)?;
+    let start = |role: &Role| Holder::start_beside(&first, role, plan, tools);
+    let starting: Vec<_> = others.iter().map(start).collect::<Result<_, _>>()?;
     let mut holders = vec![first];
     for one in starting {
         holders.push(one.finish(false)?);

@@ -1,18 +1,15 @@
-//! `weft lab exec` and `weft lab shell`: this process becomes a program in a host.
+//! `weft lab exec`, `weft lab shell` and `weft lab rsh`: this process becomes a program in a host.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
-use super::state::{Name, State};
+use super::state::{self, DIRECTORY_VARIABLE, HOST_VARIABLE, LAB_VARIABLE, Name, State};
 use weft_command::failure::Failure;
 
-/// Tell a program in a host where it is.
-const LAB_VARIABLE: &str = "WEFT_LAB";
-const HOST_VARIABLE: &str = "WEFT_LAB_HOST";
-
 /// Runs a command in a host. Returns only when that cannot be.
-pub(super) fn exec(name: &Name, host: usize, command: &[OsString]) -> Result<(), Failure> {
+pub(super) fn exec(name: &Name, host: &str, command: &[OsString]) -> Result<(), Failure> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Failure::Usage("no command to run".to_owned()));
     };
@@ -20,24 +17,35 @@ pub(super) fn exec(name: &Name, host: usize, command: &[OsString]) -> Result<(),
 }
 
 /// Runs the user's shell in a host. Returns only when that cannot be.
-pub(super) fn shell(name: &Name, host: usize) -> Result<(), Failure> {
+pub(super) fn shell(name: &Name, host: &str) -> Result<(), Failure> {
     let shell = env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into());
     become_program(name, host, &shell, &[])
 }
 
-fn become_program(name: &Name, index: usize, program: &OsStr, arguments: &[OsString]) -> Result<(), Failure> {
-    let state = State::get(name)?;
-    let Some(host) = state.hosts.get(index) else {
-        let last = state.hosts.len() - 1;
-        return Err(Failure::Usage(format!("lab {name} has no host {index}; its hosts are 0 to {last}")));
-    };
-    if !host.is_up() {
-        let option = name.option();
-        return Err(Failure::Runtime(format!(
-            "host {index} of lab {name} has died; weft lab down {option}and up again"
-        )));
-    }
+/// Runs a command line in a host as rsh and ssh do: options, a host, and words that a shell reads as one line. Returns
+/// only when that cannot be.
+pub(super) fn rsh(name: &Name, words: &[OsString]) -> Result<(), Failure> {
+    let mut words = words.iter().skip_while(|word| word.as_encoded_bytes().starts_with(b"-"));
+    let host = words.next().and_then(|host| host.to_str());
+    let host = host.ok_or_else(|| Failure::Usage("no host to run a command in".to_owned()))?;
+    let line = words.cloned().collect::<Vec<_>>().join(OsStr::new(" "));
+    become_program(name, host, OsStr::new("/bin/sh"), &["-c".into(), line])
+}
+
+/// A command in a host, which it is told.
+pub(super) fn command(state: &State, host: &str, program: &OsStr) -> Result<Command, Failure> {
+    let host = state.host(host)?;
     let mut command = host.command(program);
-    command.args(arguments).env(LAB_VARIABLE, name.to_string()).env(HOST_VARIABLE, index.to_string());
+    command.env(LAB_VARIABLE, state.name.to_string()).env(HOST_VARIABLE, host.index().to_string());
+    command.env(DIRECTORY_VARIABLE, state::own_directory()?);
+    Ok(command)
+}
+
+/// This process becomes a command.
+pub(super) fn become_command(command: &mut Command) -> Result<(), Failure> {
     Err(Failure::while_doing("cannot run nsenter")(command.exec()))
+}
+
+fn become_program(name: &Name, host: &str, program: &OsStr, arguments: &[OsString]) -> Result<(), Failure> {
+    become_command(command(&State::get(name)?, host, program)?.args(arguments))
 }

@@ -13,6 +13,7 @@ use super::control::{self, Kept};
 use super::state::{self, Name, State};
 use weft_command::failure::Failure;
 use weft_command::output::print_line;
+use weft_command::shape::bridge_program;
 
 /// How long a keeper may take to end its lab.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,7 +49,7 @@ pub(super) fn keep(
     if let Some(other) = State::find(name)? {
         return Err(other.taken());
     }
-    let lab = Lab::up(plan)?;
+    let lab = Lab::up_with_wan(plan, &bridge_program()?)?;
     let keeper = Process::find(std::process::id())
         .ok_or_else(|| Failure::Runtime("this process is not in /proc; mount it".to_owned()))?;
     let state = State { name: name.clone(), keeper, plan: plan.clone(), hosts: lab.hosts().to_vec() };

@@ -4,11 +4,13 @@
 //! writes down what there is ([`state`]). The other commands read that, and enter the namespaces of the lab's hosts by
 //! themselves ([`enter`]).
 
+mod cluster;
 mod control;
 mod enter;
 mod keeper;
 mod link;
 mod list;
+mod mpiexec;
 mod shape;
 mod state;
 mod up;
@@ -18,7 +20,7 @@ use std::ffi::OsString;
 use clap::{Args, Subcommand};
 use weft_lab::{Link, Way};
 
-use state::Lab;
+use state::{Lab, NewLab};
 use weft_command::failure::Failure;
 use weft_command::shape::BRIDGE_COMMAND;
 
@@ -38,15 +40,28 @@ Examples:
   weft lab up --hosts 8 --rate 2.5G         eight hosts at a switch
   weft lab up --rate none --no-offload      as fast as the processor, in real packets of 1500 bytes
   weft lab up --name slow --rate 10M        a second lab beside the first
+  weft lab up --cluster 2x4 --wan 8ms,1G,loss=0.01
+                                            hosts a0 to a3 and b0 to b3, 8 ms apart in each direction
   weft lab up --foreground                  until Ctrl-C
 
 Two hosts are joined directly, more by a switch for each of the links. The first link's interface is rail0. Host H has the addresses
-10.L.0.H+1 and fd77:6566:7400:L::H+1 on link L, both counted from 0.";
+10.L.0.H+1 and fd77:6566:7400:L::H+1 on link L, both counted from 0. In clusters, host H of cluster C has 10.L.C.H+1.";
+
+const MPIEXEC_EXAMPLES: &str = "\
+Examples:
+  weft lab mpiexec -n 8 ./program           a rank in each host in turn, over Weft
+  weft lab mpiexec -n 8 --ppn 4 --hosts a0,b0 --mpiexec /opt/mpich/bin/mpiexec ./program
+  weft lab mpiexec -n 8 --over tcp ./program
+
+The launcher runs in the first of the hosts, and no ssh is needed. Ranks see your files, as everything in a lab does.";
 
 const EXEC_EXAMPLES: &str = "\
 Examples:
   weft lab exec 0 -- ip address
   weft lab exec --name slow 1 -- iperf3 --server
+  weft lab exec a0 -- ping -c 3 b0
+
+Inside a host of a lab, that lab is meant.
 
 The process becomes the command: its exit code and signals are the command's. What still runs when the lab goes down is killed.";
 
@@ -89,21 +104,24 @@ enum Command {
     Exec {
         #[command(flatten)]
         lab: Lab,
-        /// The host, from 0
+        /// The host: its name, or its number from 0
         #[arg(value_name = "HOST")]
-        host: usize,
+        host: String,
         /// The command and its arguments
         #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
         command: Vec<OsString>,
     },
+    /// Run an MPI program in the hosts of a lab, by the launcher of MPICH, Intel MPI or Open MPI
+    #[command(after_help = MPIEXEC_EXAMPLES)]
+    Mpiexec(mpiexec::Arguments),
     /// Open a shell in a host of a lab
     #[command(after_help = "Example:\n  weft lab shell 1                          $SHELL, or else /bin/sh")]
     Shell {
         #[command(flatten)]
         lab: Lab,
-        /// The host, from 0
+        /// The host: its name, or its number from 0
         #[arg(value_name = "HOST")]
-        host: usize,
+        host: String,
     },
     /// Show the labs that are up
     #[command(after_help = "Examples:\n  weft lab list\n  weft lab list --json | jq '.[].hosts[].rails'")]
@@ -160,11 +178,20 @@ enum Command {
     /// The process that carries the frames of shaped links, driven through standard input and output
     #[command(name = BRIDGE_COMMAND, hide = true)]
     Bridge,
+    /// What MPI's launchers take for rsh and ssh
+    #[command(hide = true)]
+    Rsh {
+        #[command(flatten)]
+        lab: Lab,
+        /// Options that are passed over, the host, and a command line
+        #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
     /// The process behind `up`, driven through standard input and output
     #[command(hide = true)]
     Keep {
         #[command(flatten)]
-        lab: Lab,
+        lab: NewLab,
     },
 }
 
@@ -172,16 +199,18 @@ enum Command {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Up(arguments) => up::run(arguments),
-        Command::Exec { lab, host, command } => enter::exec(&lab.name, *host, command),
-        Command::Shell { lab, host } => enter::shell(&lab.name, *host),
+        Command::Exec { lab, host, command } => enter::exec(&lab.name(), host, command),
+        Command::Mpiexec(arguments) => mpiexec::run(arguments),
+        Command::Shell { lab, host } => enter::shell(&lab.name(), host),
         Command::List { json } => list::run(*json),
-        Command::Cut { lab, link, way } => link::cut(&lab.name, *link, *way),
-        Command::Mend { lab, link, .. } => link::mend(&lab.name, *link),
+        Command::Cut { lab, link, way } => link::cut(&lab.name(), *link, *way),
+        Command::Mend { lab, link, .. } => link::mend(&lab.name(), *link),
         Command::Shape(arguments) => shape::run(arguments),
         Command::Bridge => weft_lab::serve_bridge().map_err(Failure::while_doing("bridge")),
-        Command::Links { lab, json } => link::list(&lab.name, *json),
+        Command::Links { lab, json } => link::list(&lab.name(), *json),
         Command::Down { all: true, .. } => keeper::end_all(),
-        Command::Down { lab, .. } => keeper::end(&lab.name),
+        Command::Down { lab, .. } => keeper::end(&lab.name()),
+        Command::Rsh { lab, words } => enter::rsh(&lab.name(), words),
         Command::Keep { lab } => keeper::run(&lab.name),
     }
 }

@@ -77,7 +77,8 @@ impl Arguments {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { lab: Lab { name }, link, off, .. } = arguments;
+    let Arguments { lab, link, off, .. } = arguments;
+    let name = &lab.name();
     let shape = arguments.shape();
     match (off, shape.is_nothing()) {
         (false, true) => {

@@ -21,6 +21,15 @@ const LONGEST_NAME: usize = 32;
 /// How the files' names end.
 const SUFFIX: &str = ".lab";
 
+/// How the name of the directory ends where MPI's launchers find what a lab has for them.
+const MPI_SUFFIX: &str = "mpi";
+
+/// Tell a program in a host where it is.
+pub(super) const LAB_VARIABLE: &str = "WEFT_LAB";
+pub(super) const HOST_VARIABLE: &str = "WEFT_LAB_HOST";
+/// And where what must be remembered of its lab is: in there its user has another number.
+pub(super) const DIRECTORY_VARIABLE: &str = "WEFT_LAB_DIRECTORY";
+
 /// A lab's name: letters, digits, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Name(String);
@@ -82,6 +91,39 @@ impl State {
         Err(Failure::Runtime(format!("lab {name} is not ready yet, or was made by another version of weft")))
     }
 
+    /// The host of this name or number, which must be up.
+    pub(super) fn host(&self, wanted: &str) -> Result<&Host, Failure> {
+        let is_meant = |host: &&Host| {
+            host.name() == wanted || wanted.parse() == Ok(host.index()) || wanted.parse() == Ok(host.address(0))
+        };
+        let Some(host) = self.hosts.iter().find(is_meant) else {
+            let (name, names) = (&self.name, self.host_names());
+            return Err(Failure::Usage(format!("lab {name} has no host {wanted}; its hosts are {names}")));
+        };
+        if host.is_up() {
+            return Ok(host);
+        }
+        let option = self.name.option();
+        let words = format!("host {wanted} of lab {} has died; weft lab down {option}and up again", self.name);
+        Err(Failure::Runtime(words))
+    }
+
+    /// The names of its hosts with their numbers: the first and the last of each cluster.
+    fn host_names(&self) -> String {
+        let of_cluster = |cluster: usize| {
+            let mut hosts = self.hosts.iter().filter(move |host| host.cluster() == cluster);
+            let first = hosts.next()?;
+            let text = |host: &Host| format!("{} ({})", host.name(), host.index());
+            Some(hosts.next_back().map_or_else(|| text(first), |last| format!("{} to {}", text(first), text(last))))
+        };
+        (0..self.plan.clusters.len().max(1)).filter_map(of_cluster).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The directory where MPI's launchers find what this lab has for them. It goes with what is remembered of the lab.
+    pub(super) fn mpi_directory(&self) -> Result<PathBuf, Failure> {
+        Ok(own_directory()?.join(format!("{}.{MPI_SUFFIX}", self.name)))
+    }
+
     /// All labs that are up, by name: those of this user with the same `XDG_RUNTIME_DIR`, for what is said of all labs
     /// is meant for these. What is written of labs whose keeper has died is removed: they went with it.
     pub(super) fn all() -> Result<Vec<Self>, Failure> {
@@ -141,8 +183,11 @@ fn all_in(directory: &Path) -> Result<Vec<State>, Failure> {
     Ok(labs)
 }
 
-/// Removes its keeper's socket and what was written down of a lab, in this order: who finds no lab finds nothing of it.
+/// Removes what MPI's launchers had of a lab, its keeper's socket and what was written down of it, in this order: who
+/// finds no lab finds nothing of it.
 pub(super) fn forget(path: &Path) -> Result<(), Failure> {
+    let mpi = path.with_extension(MPI_SUFFIX);
+    fs::remove_dir_all(&mpi).or_else(gone).map_err(Failure::while_doing(mpi.display()))?;
     for path in [&*socket(path), path] {
         fs::remove_file(path).or_else(gone).map_err(Failure::while_doing(path.display()))?;
     }
@@ -161,16 +206,18 @@ pub(super) fn gone(error: io::Error) -> io::Result<()> {
 
 /// Where labs may be written down.
 fn directories() -> Result<Vec<PathBuf>, Failure> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    let (told, runtime) = (variable(DIRECTORY_VARIABLE), variable("XDG_RUNTIME_DIR"));
     let user = user().map_err(|error| {
         let advice = "weft lab needs /proc: mount -t proc proc /proc";
         Failure::Runtime(format!("/proc does not show this process ({error}); {advice}"))
     })?;
-    Ok(runtime.map(|path| path.join("weft")).into_iter().chain([PathBuf::from(format!("/tmp/weft-{user}"))]).collect())
+    let usual = runtime.map(|path| path.join("weft")).into_iter().chain([PathBuf::from(format!("/tmp/weft-{user}"))]);
+    Ok(told.into_iter().chain(usual).collect())
 }
 
 /// The first of them that can be used, made if it is not there.
-fn own_directory() -> Result<PathBuf, Failure> {
+pub(super) fn own_directory() -> Result<PathBuf, Failure> {
     let mut refused = Vec::new();
     for directory in directories()? {
         let made = match DirBuilder::new().mode(0o700).create(&directory) {
@@ -205,6 +252,22 @@ fn user() -> io::Result<u32> {
 /// Which lab is meant.
 #[derive(Args, Debug)]
 pub(super) struct Lab {
+    /// The lab's name [default: the lab that this runs in, or else lab]
+    #[arg(long, value_name = "NAME")]
+    name: Option<Name>,
+}
+
+impl Lab {
+    /// The name that was typed; or that of the lab in whose host this process is; or the usual one.
+    pub(super) fn name(&self) -> Name {
+        let here = || std::env::var(LAB_VARIABLE).ok()?.parse().ok();
+        self.name.clone().or_else(here).unwrap_or_else(|| Name("lab".to_owned()))
+    }
+}
+
+/// Which lab is to be made.
+#[derive(Args, Debug)]
+pub(super) struct NewLab {
     /// The lab's name
     #[arg(long, value_name = "NAME", default_value = "lab")]
     pub(super) name: Name,

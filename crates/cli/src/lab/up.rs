@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 
 use clap::Args;
-use weft_lab::{BitsPerSecond, Plan};
+use weft_lab::{BitsPerSecond, Plan, WanLink};
 
+use super::cluster::{self, Clusters, Wan};
 use super::keeper::{self, Report};
-use super::state::{Lab, State};
+use super::state::{NewLab, State};
 use weft_command::failure::Failure;
 use weft_command::output::print;
 use weft_command::table::{Align, Table};
@@ -20,6 +21,13 @@ pub(super) struct Arguments {
     /// Hosts, 2 to 64
     #[arg(long, value_name = "N", default_value_t = 2)]
     hosts: usize,
+    /// Clusters of hosts: 2x4 are two of four hosts each, with a switch and a gateway, between which IP is routed
+    #[arg(long, value_name = "CxH", conflicts_with_all = ["hosts", "switch"])]
+    cluster: Option<Clusters>,
+    /// What the links between clusters do to frames, in each direction: a delay, a rate, and what else weft lab shape
+    /// does, in percent: 8ms,1G,loss=0.01 [default: nothing]
+    #[arg(long, value_name = "DELAY[,RATE][,NAME=VALUE...]", requires = "cluster")]
+    wan: Option<Wan>,
     /// Links of each host, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 1)]
     links: usize,
@@ -43,7 +51,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     foreground: bool,
     #[command(flatten)]
-    lab: Lab,
+    lab: NewLab,
 }
 
 /// A rate, or none; or one for each rail.
@@ -68,25 +76,36 @@ impl FromStr for Rates {
     }
 }
 
+impl Arguments {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let Self { links, mtu, congestion, switch, .. } = self;
+        let Rates { all, each } = self.rate.clone();
+        if !each.is_empty() && each.len() != *links {
+            let words = format!("--rate names {} rates, for {links} links of each host", each.len());
+            return Err(Failure::Usage(words));
+        }
+        let clusters = self.cluster.map_or_else(Vec::new, Clusters::usual);
+        let Wan(shape) = self.wan.clone().unwrap_or_default();
+        Ok(Plan {
+            hosts: self.cluster.map_or(self.hosts, |cluster| cluster.count * cluster.hosts),
+            links: *links,
+            rate: all,
+            rates: each,
+            mtu: *mtu,
+            offloads: !self.no_offload,
+            congestion_control: congestion.clone(),
+            switch: *switch,
+            wan: WanLink::mesh(clusters.len(), &shape),
+            clusters,
+        })
+    }
+}
+
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { hosts, links, rate, mtu, no_offload, congestion, switch, foreground, lab } = arguments;
-    let Rates { all, each } = rate.clone();
-    if !each.is_empty() && each.len() != *links {
-        let words = format!("--rate names {} rates, for {links} links of each host", each.len());
-        return Err(Failure::Usage(words));
-    }
-    let plan = Plan {
-        hosts: *hosts,
-        links: *links,
-        rate: all,
-        rates: each,
-        mtu: *mtu,
-        offloads: !no_offload,
-        congestion_control: congestion.clone(),
-        switch: *switch,
-    };
+    let plan = arguments.plan()?;
     plan.check()?;
+    let Arguments { foreground, lab, .. } = arguments;
     if *foreground {
         return keeper::keep(&plan, &lab.name, |state| show(state, "Ctrl-C here"));
     }
@@ -94,7 +113,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     show(&state, &format!("weft lab down {}", state.name.option()))
 }
 
-fn start_keeper(plan: &Plan, lab: &Lab) -> Result<State, Failure> {
+fn start_keeper(plan: &Plan, lab: &NewLab) -> Result<State, Failure> {
     let cannot = || Failure::while_doing("cannot start the lab's keeper");
     let mut child = Command::new(env::current_exe().map_err(cannot())?)
         .args(["lab", "keep", "--name", &lab.name.to_string()])
@@ -123,30 +142,39 @@ fn show(state: &State, end: &str) -> Result<(), Failure> {
 
 fn page(state: &State, end: &str) -> String {
     let State { name, plan, hosts, .. } = state;
-    let mut table =
-        Table::new(&[("host", Align::Right), ("interface", Align::Left), ("IPv4", Align::Left), ("IPv6", Align::Left)]);
+    let mut table = Table::new(&["host", "name", "interface", "IPv4", "IPv6"].map(|title| (title, align(title))));
     for host in hosts {
         for (number, rail) in host.rails().iter().enumerate() {
-            let index = if number == 0 { host.index().to_string() } else { String::new() };
+            let first = |text: String| if number == 0 { text } else { String::new() };
             let ipv6 = rail.ipv6.map_or_else(|| "-".to_owned(), |address| address.to_string());
-            table.row([index, rail.interface.clone(), rail.ipv4.to_string(), ipv6]);
+            let (index, name) = (first(host.index().to_string()), first(host.name().to_owned()));
+            table.row([index, name, rail.interface.clone(), rail.ipv4.to_string(), ipv6]);
         }
     }
     let option = name.option();
-    let target = hosts[1].address(0);
+    // Of clusters, the first host of the second.
+    let target = hosts.iter().find(|host| host.cluster() == 1).unwrap_or(&hosts[1]);
+    let address = if target.knows_names() { target.name().to_owned() } else { target.address(0).to_string() };
     let mut commands = Table::new(&[("", Align::Left), ("", Align::Left)]);
     for (what, command) in [
-        ("run a command in host 0", format!("weft lab exec {option}0 -- ping -c 3 {target}")),
-        ("open a shell in host 1", format!("weft lab shell {option}1")),
-        ("end the lab", end.trim_end().to_owned()),
+        (
+            format!("run a command in host {}", hosts[0].name()),
+            format!("weft lab exec {option}{} -- ping -c 3 {address}", hosts[0].name()),
+        ),
+        (format!("open a shell in host {}", target.name()), format!("weft lab shell {option}{}", target.name())),
+        ("end the lab".to_owned(), end.trim_end().to_owned()),
     ] {
-        commands.row([what.to_owned(), command]);
+        commands.row([what, command]);
     }
     format!("Lab {name} is up: {}.\n\n{table}\n{commands}", describe(plan))
 }
 
+fn align(title: &str) -> Align {
+    if title == "host" { Align::Right } else { Align::Left }
+}
+
 fn describe(plan: &Plan) -> String {
-    let Plan { hosts, links, rate, rates, mtu, offloads, congestion_control, switch } = plan;
+    let Plan { hosts, links, rate, rates, mtu, offloads, congestion_control, switch, clusters, .. } = plan;
     let rate = match (rate, rates.is_empty()) {
         (None, true) => "without a limit".to_owned(),
         _ => format!("of {}", plan.rates_text()),
@@ -155,7 +183,14 @@ fn describe(plan: &Plan) -> String {
     let switch = if *switch { ", a switch" } else { "" };
     let offloads = if *offloads { "" } else { ", no segmentation offload" };
     let congestion = congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
-    format!("{hosts} hosts, {links} {rate} each, MTU {mtu}{switch}{offloads}{congestion}")
+    let clusters = if clusters.is_empty() { String::new() } else { format!(" in {} clusters", clusters.len()) };
+    let wan: String = plan.wan.iter().map(|link| describe_wan(plan, link)).collect();
+    format!("{hosts} hosts{clusters}, {links} {rate} each, MTU {mtu}{switch}{offloads}{congestion}{wan}")
+}
+
+fn describe_wan(plan: &Plan, WanLink { between: [one, other], there, back }: &WanLink) -> String {
+    let (one, other) = (&plan.clusters[*one].name, &plan.clusters[*other].name);
+    format!("; from {one} to {other}: {}", cluster::describe(there, back))
 }
 
 #[cfg(test)]
@@ -176,8 +211,22 @@ mod tests {
             offloads: false,
             congestion_control,
             switch: false,
+            clusters: vec![],
+            wan: vec![],
         };
         assert_eq!(describe(&other), "8 hosts, 4 links without a limit each, MTU 9000, no segmentation offload, bbr");
+    }
+
+    #[test]
+    fn clusters_are_described_with_their_links() {
+        let shape = "8ms,1G".parse::<Wan>().unwrap().0;
+        let clusters = "2x4".parse::<Clusters>().unwrap().usual();
+        let plan = Plan { hosts: 8, clusters, wan: WanLink::mesh(2, &shape), ..Plan::default() };
+        assert_eq!(
+            describe(&plan),
+            "8 hosts in 2 clusters, one link of 1 Gb/s each, MTU 1500; from a to b: rate 1 Gb/s, delay 8ms in each \
+             direction, so a round trip takes 16ms"
+        );
     }
 
     #[test]
