@@ -119,7 +119,7 @@ fn check_names(clusters: &[Cluster]) -> Result<(), LabError> {
 
 /// Whether this may be the name of a host or a cluster: letters, digits and hyphens in between (RFC 1123 section 2.1),
 /// and no number, which would be taken for a host's.
-pub(crate) fn check_name(name: &str) -> Result<(), LabError> {
+pub fn check_name(name: &str) -> Result<(), LabError> {
     let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_name = (1..=LONGEST_NAME).contains(&name.len())
         && name.bytes().all(is_good)

@@ -38,7 +38,7 @@ mod wan;
 
 pub use bridge::serve_bridge;
 pub use bridge_process::BridgeProgram;
-pub use cluster::{CLUSTERS, Cluster, LONGEST_NAME, WanLink};
+pub use cluster::{CLUSTERS, Cluster, LONGEST_NAME, WanLink, check_name};
 pub use cut::{Link, Way};
 pub use error::LabError;
 pub use host::{Host, Rail};

@@ -11,9 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_lab::{Lab, LabError, Link, Shape, Way};
+use weft_lab::{Lab, LabError, Link, Shape, WanLink, Way};
 
 use super::state::{self, Name, State};
+use super::target::Target;
 use weft_command::failure::Failure;
 use weft_command::shape::bridge_program;
 
@@ -31,7 +32,7 @@ pub(super) const SUFFIX: &str = ".sock";
 pub(super) enum Request {
     Cut(Link, Way),
     Mend(Option<Link>),
-    Shape(Link, Shape),
+    Shape(Target, Shape),
     Links,
 }
 
@@ -57,14 +58,22 @@ struct Refusal {
     message: String,
 }
 
-/// All cables of the lab, as they are then; or why not.
-type Answer = Result<Vec<Cable>, Refusal>;
+/// All links of a lab, as they are now.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Links {
+    pub(super) cables: Vec<Cable>,
+    /// Between clusters.
+    pub(super) wan: Vec<WanLink>,
+}
+
+/// All links of the lab, as they are then; or why not.
+type Answer = Result<Links, Refusal>;
 
 /// The lab of a keeper: `None` when it is going down.
 pub(super) type Kept = Arc<Mutex<Option<Lab>>>;
 
 /// Asks the keeper of a lab, and waits for what it says.
-pub(super) fn ask(name: &Name, request: &Request) -> Result<Vec<Cable>, Failure> {
+pub(super) fn ask(name: &Name, request: &Request) -> Result<Links, Failure> {
     let (_, path) = State::locate(name)?;
     let cannot = || Failure::while_doing(format!("cannot ask the keeper of lab {name}"));
     let mut stream = with_short_path(&path, |path| UnixStream::connect(path)).map_err(cannot())?;
@@ -118,7 +127,7 @@ fn answer(request: &Request, lab: &Kept) -> Answer {
     let gone = || Refusal { is_usage: false, message: "the lab is going down".to_owned() };
     let lab = lab.as_mut().ok_or_else(gone)?;
     obey(lab, request).map_err(|error| Refusal { is_usage: error.is_callers(), message: error.to_string() })?;
-    Ok(cables(lab))
+    Ok(Links { cables: cables(lab), wan: lab.plan().wan.clone() })
 }
 
 fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
@@ -129,7 +138,12 @@ fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
             let links = lab.plan().links;
             (0..links).try_for_each(|rail| lab.mend(Link { host: None, rail }))
         }
-        Request::Shape(link, shape) => lab.shape(*link, shape, &bridge_program()?),
+        Request::Shape(Target::Rail(link), shape) => lab.shape(*link, shape, &bridge_program()?),
+        Request::Shape(target, shape) => {
+            let mut links = target.links(lab.plan()).map_err(LabError::Clusters)?.into_iter();
+            let program = bridge_program()?;
+            links.try_for_each(|link| lab.shape_wan(link, [shape, shape], &program))
+        }
         Request::Links => Ok(()),
     }
 }

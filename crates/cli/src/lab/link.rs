@@ -1,9 +1,10 @@
 //! `weft lab cut`, `mend` and `links`.
 
-use weft_lab::{Link, Way};
+use serde_json::json;
+use weft_lab::{Link, WanLink, Way};
 
-use super::control::{self, Cable, Request};
-use super::state::Name;
+use super::control::{self, Cable, Links, Request};
+use super::state::{Name, State};
 use weft_command::failure::Failure;
 use weft_command::output::{print, print_line};
 use weft_command::table::{Align, Table};
@@ -31,11 +32,25 @@ pub(super) fn mend(name: &Name, link: Option<Link>) -> Result<(), Failure> {
 
 /// Shows all of them.
 pub(super) fn list(name: &Name, json: bool) -> Result<(), Failure> {
-    let cables = control::ask(name, &Request::Links)?;
+    let plan = State::get(name)?.plan;
+    let Links { cables, wan } = control::ask(name, &Request::Links)?;
+    let names = |link: &WanLink| link.between.map(|cluster| plan.clusters[cluster].name.clone());
     if json {
-        return print_line(serde_json::to_string_pretty(&cables).expect("plain values become JSON"));
+        let to_json = "plain values become JSON";
+        let cables = cables.iter().map(|cable| serde_json::to_value(cable).expect(to_json));
+        let wan = wan.iter().map(|link| json!({ "between": names(link), "there": link.there, "back": link.back }));
+        let all: Vec<_> = cables.chain(wan).collect();
+        return print_line(serde_json::to_string_pretty(&all).expect(to_json));
     }
-    print(table(&cables))
+    print(table(&cables))?;
+    if wan.is_empty() {
+        return Ok(());
+    }
+    let mut between = Table::new(&["clusters", "there", "back"].map(|title| (title, Align::Left)));
+    for link in &wan {
+        between.row([names(link).join("-"), link.there.to_string(), link.back.to_string()]);
+    }
+    print(format_args!("\n{between}"))
 }
 
 fn table(cables: &[Cable]) -> Table {

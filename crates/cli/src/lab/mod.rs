@@ -7,12 +7,16 @@
 mod cluster;
 mod control;
 mod enter;
+mod graph;
 mod keeper;
 mod link;
 mod list;
 mod mpiexec;
+mod rates;
 mod shape;
 mod state;
+mod target;
+mod topology;
 mod up;
 
 use std::ffi::OsString;
@@ -42,6 +46,7 @@ Examples:
   weft lab up --name slow --rate 10M        a second lab beside the first
   weft lab up --cluster 2x4 --wan 8ms,1G,loss=0.01
                                             hosts a0 to a3 and b0 to b3, 8 ms apart in each direction
+  weft lab up --topology two.toml           what a file says
   weft lab up --foreground                  until Ctrl-C
 
 Two hosts are joined directly, more by a switch for each of the links. The first link's interface is rail0. Host H has the addresses
@@ -70,6 +75,7 @@ Examples:
   weft lab shape rail0 --delay 10ms --rate 100M
   weft lab shape rail1 --loss 0.5 --burst 4 --reorder 2 --reorder-by 500us
   weft lab shape 1:rail0 --jitter 2ms       only host 1's cable, in both directions
+  weft lab shape wan --delay 25ms           the links between clusters, in each direction
   weft lab shape rail0 --off
 
 Each time says it all: what is not named is not done any more. Frames of
@@ -166,6 +172,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Draw a lab as SVG: hosts, addresses, clusters and links
+    #[command(after_help = "Example:\n  weft lab graph > lab.svg")]
+    Graph {
+        #[command(flatten)]
+        lab: Lab,
+    },
     /// End a lab, and kill what still runs in it
     #[command(after_help = "Examples:\n  weft lab down\n  weft lab down --name slow\n  weft lab down --all")]
     Down {
@@ -207,6 +219,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Mend { lab, link, .. } => link::mend(&lab.name(), *link),
         Command::Shape(arguments) => shape::run(arguments),
         Command::Bridge => weft_lab::serve_bridge().map_err(Failure::while_doing("bridge")),
+        Command::Graph { lab } => graph::run(&lab.name()),
         Command::Links { lab, json } => link::list(&lab.name(), *json),
         Command::Down { all: true, .. } => keeper::end_all(),
         Command::Down { lab, .. } => keeper::end(&lab.name()),

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use weft_lab::{BitsPerSecond, Link, Shape};
+use weft_lab::{BitsPerSecond, Shape};
 
 use super::control::{self, Request};
 use super::state::Lab;
+use super::target::Target;
 use weft_command::failure::Failure;
 use weft_command::output::print_line;
 use weft_command::shape::{Percent, Time};
@@ -16,9 +17,10 @@ use weft_command::shape::{Percent, Time};
 pub(super) struct Arguments {
     #[command(flatten)]
     lab: Lab,
-    /// The link: railL for all that crosses the rail, or H:railL for host H's cable to it, in both directions
+    /// The link: railL for all that crosses the rail, or H:railL for host H's cable to it, in both directions; wan for
+    /// all links between clusters, or a-b for that between clusters a and b
     #[arg(value_name = "LINK")]
-    link: Link,
+    link: Target,
     /// What it carries in each direction: 500M, 1G, 2.5G bits per second
     #[arg(long)]
     rate: Option<BitsPerSecond>,
@@ -89,7 +91,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ => {}
     }
     shape.check()?;
-    control::ask(name, &Request::Shape(*link, shape.clone()))?;
+    control::ask(name, &Request::Shape(link.clone(), shape.clone()))?;
     if *off {
         return print_line(format_args!("Link {link} of lab {name} has no shape."));
     }

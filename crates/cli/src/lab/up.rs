@@ -2,15 +2,17 @@
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::str::FromStr;
 
 use clap::Args;
-use weft_lab::{BitsPerSecond, Plan, WanLink};
+use weft_lab::{Plan, WanLink};
 
 use super::cluster::{self, Clusters, Wan};
 use super::keeper::{self, Report};
+use super::rates::Rates;
 use super::state::{NewLab, State};
+use super::topology;
 use weft_command::failure::Failure;
 use weft_command::output::print;
 use weft_command::table::{Align, Table};
@@ -21,6 +23,11 @@ pub(super) struct Arguments {
     /// Hosts, 2 to 64
     #[arg(long, value_name = "N", default_value_t = 2)]
     hosts: usize,
+    /// A file in TOML that says all of this instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "hosts", "links", "rate", "mtu", "no_offload", "congestion", "switch", "cluster", "wan",
+    ])]
+    topology: Option<PathBuf>,
     /// Clusters of hosts: 2x4 are two of four hosts each, with a switch and a gateway, between which IP is routed
     #[arg(long, value_name = "CxH", conflicts_with_all = ["hosts", "switch"])]
     cluster: Option<Clusters>,
@@ -54,36 +61,14 @@ pub(super) struct Arguments {
     lab: NewLab,
 }
 
-/// A rate, or none; or one for each rail.
-#[derive(Clone, Debug)]
-struct Rates {
-    all: Option<BitsPerSecond>,
-    each: Vec<BitsPerSecond>,
-}
-
-impl FromStr for Rates {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" {
-            return Ok(Self { all: None, each: Vec::new() });
-        }
-        let each = text.split(',').map(str::parse).collect::<Result<Vec<BitsPerSecond>, _>>()?;
-        Ok(match each[..] {
-            [one] => Self { all: Some(one), each: Vec::new() },
-            _ => Self { all: None, each },
-        })
-    }
-}
-
 impl Arguments {
     fn plan(&self) -> Result<Plan, Failure> {
         let Self { links, mtu, congestion, switch, .. } = self;
-        let Rates { all, each } = self.rate.clone();
-        if !each.is_empty() && each.len() != *links {
-            let words = format!("--rate names {} rates, for {links} links of each host", each.len());
-            return Err(Failure::Usage(words));
+        if let Some(path) = &self.topology {
+            return topology::read(path);
         }
+        self.rate.check(*links).map_err(|error| Failure::Usage(format!("--{error}")))?;
+        let Rates { all, each } = self.rate.clone();
         let clusters = self.cluster.map_or_else(Vec::new, Clusters::usual);
         let Wan(shape) = self.wan.clone().unwrap_or_default();
         Ok(Plan {
@@ -227,17 +212,5 @@ mod tests {
             "8 hosts in 2 clusters, one link of 1 Gb/s each, MTU 1500; from a to b: rate 1 Gb/s, delay 8ms in each \
              direction, so a round trip takes 16ms"
         );
-    }
-
-    #[test]
-    fn a_rate_may_be_none_or_one_for_each_rail() {
-        let megabits = |count: u64| BitsPerSecond(count * 1_000_000);
-        let rates = |text: &str| text.parse::<Rates>().map(|rates| (rates.all, rates.each));
-        assert_eq!(rates("none"), Ok((None, vec![])));
-        assert_eq!(rates("10M"), Ok((Some(megabits(10)), vec![])));
-        assert_eq!(rates("10M,20M"), Ok((None, vec![megabits(10), megabits(20)])));
-        for text in ["fast", "10M,", "none,10M"] {
-            assert!(rates(text).is_err(), "{text}");
-        }
     }
 }
