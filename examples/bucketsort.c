@@ -1,13 +1,13 @@
-/* A bucket sort across ranks, with the communication of the NAS benchmark IS: in each round an allreduce of the sizes of
- * buckets, an all-to-all of how many keys go where, and an all-to-allv of the keys themselves.
+/* A bucket sort across ranks, with the communication of the NAS benchmark IS: in each round an allreduce of the sizes
+ * of buckets, an all-to-all of how many keys go where, and an all-to-allv of the keys themselves.
  *
  *     mpicc -O2 -o bucketsort examples/bucketsort.c
  *     weft lab up --cluster 2x4 --wan 8ms,1G
  *     weft lab mpiexec -n 8 ./bucketsort
  *
- * bucketsort [KEYS [ROUNDS]]: each rank has KEYS keys (65536), sorted ROUNDS times (10), two of them changed in between.
- * In the end all is checked: the order inside each rank and from rank to rank, the number of keys, and their sum and mix.
- * Rank 0 prints the keys that were sorted in a second, and a digest that depends on the keys and the ranks alone. */
+ * bucketsort [KEYS [ROUNDS]]: each rank has KEYS keys (65536), sorted ROUNDS times (10), two of them changed in
+ * between. In the end all is checked: the order inside each rank and from rank to rank, the number of keys, and their
+ * sum and mix. Rank 0 prints the keys that were sorted in a second, and a digest that depends on the keys and the ranks alone. */
 #include <inttypes.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -127,7 +127,8 @@ static struct keys sort(const struct job *job, const struct keys *own)
     return sorted;
 }
 
-/* What is the same before and after, in whatever order: how many keys, their sum, and the sum of what is made of each. */
+/* What is the same before and after, in whatever order: how many keys, their sum, and the sum of what mix() makes of
+ * each. */
 static void tally(const struct keys *keys, uint64_t *sums)
 {
     uint64_t own[3] = {keys->count, 0, 0};

@@ -686,3 +686,59 @@ fn streams_are_measured_over_links_that_lose_and_beside_others() {
     assert_eq!(share["case"]["beside"], "tcp:reno");
     assert!((0.0..=100.0).contains(&share["median"].as_f64().unwrap()), "{result}");
 }
+
+#[test]
+fn clusters_are_made_from_a_line_or_a_file_named_drawn_and_shaped_while_they_are_up() {
+    let runtime = Runtime::new("clusters");
+    if !runtime.up(&["--cluster", "2x2", "--wan", "3ms,1G,loss=0.01"]) {
+        return;
+    }
+    // From inside, that lab is meant, and hosts have names.
+    let inside = ["exec", "a1", "--", env!("CARGO_BIN_EXE_weft"), "lab"];
+    let output = runtime.lab(&[&inside[..], &["exec", "b0", "--", "cat", "/proc/sys/kernel/hostname"]].concat());
+    assert_eq!(said(&output), "b0\n");
+    assert!(said(&runtime.lab(&[&inside[..], &["links"]].concat())).contains("a-b"));
+
+    let output = runtime.lab(&["shape", "wan", "--delay", "7ms"]);
+    assert_eq!(said(&output), "Link wan of lab lab is shaped: delay 7ms.\n");
+    let links: Value = serde_json::from_slice(&runtime.lab(&["links", "--json"]).stdout).unwrap();
+    assert_eq!(links[4]["between"], json!(["a", "b"]));
+    assert_eq!(links[4]["back"]["delay_ns"], 7_000_000);
+    let picture = said(&runtime.lab(&["graph"]));
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
+    assert!(picture.contains("delay 7ms") && picture.contains("rail0 10.0.1.2"), "{picture}");
+
+    for (arguments, code, words) in [
+        (&["shape", "a-c", "--delay", "1ms"][..], 2, "there are a-b"),
+        (&["exec", "c0", "--", "true"], 2, "a0 (0) to a1 (1), b0 (2) to b1 (3)"),
+        (&["up", "--cluster", "1x2"], 2, "2 to 8 clusters"),
+        (&["up", "--wan", "1ms"], 2, "--cluster"),
+        (&["mpiexec", "-n", "3", "--ppn", "1", "--hosts", "a0,b0", "true"], 2, "room for 2"),
+        (&["mpiexec", "-n", "2", "--mpiexec", "/bin/true", "true"], 1, "not the launcher of MPICH"),
+    ] {
+        let output = runtime.lab(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(words), "{arguments:?}: {}", said(&output));
+    }
+    // Its keeper's death is the lab's, whatever it had.
+    let lab = runtime.labs().remove(0);
+    kill(&lab["keeper"]["id"]);
+    let holders: Vec<_> = lab["hosts"].as_array().unwrap().iter().map(|host| host["holder"]["id"].clone()).collect();
+    let is_gone = || holders.iter().all(|id| !PathBuf::from(format!("/proc/{id}")).exists());
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_gone() {
+        assert!(Instant::now() < until, "hosts outlive their lab");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(runtime.labs().is_empty());
+
+    let file = runtime.0.join("two.toml");
+    fs::write(&file, "[[cluster]]\nname = \"a\"\nhosts = [\"x\"]\n[[cluster]]\nname = \"b\"\nhosts = 1\n").unwrap();
+    let file = file.to_str().unwrap();
+    assert!(runtime.up(&["--topology", file]));
+    assert_eq!(said(&runtime.lab(&["exec", "x", "--", "cat", "/proc/sys/kernel/hostname"])), "x\n");
+    fs::write(file, "links = 1\nhost = 3\n").unwrap();
+    let output = runtime.lab(&["up", "--topology", file, "--name", "other"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("line 2") && said(&output).contains("`hosts`"), "{}", said(&output));
+}

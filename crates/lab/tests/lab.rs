@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use weft_lab::{
-    BitsPerSecond, BridgeProgram, Host, Lab, LabError, Link, Plan, Process, Shape, USUAL_CONGESTION_CONTROLS, Way,
-    serve_bridge,
+    BitsPerSecond, BridgeProgram, Cluster, Host, Lab, LabError, Link, Plan, Process, Shape, USUAL_CONGESTION_CONTROLS,
+    WanLink, Way, serve_bridge,
 };
 
 /// Nothing here takes this long; what waits in vain fails then.
@@ -392,6 +392,72 @@ fn nothing_is_left_of_a_lab_whose_process_was_killed() {
     assert_eq!(processes.len(), 4);
     parent.child.kill().unwrap();
     await_end(&processes);
+}
+
+/// Two clusters of two hosts each, with so long a way between them in each direction.
+fn two_clusters(delay: Duration) -> Plan {
+    let shape = Shape { delay, ..Shape::default() };
+    let clusters = Cluster::usual(2, 2);
+    Plan { hosts: 4, links: 2, clusters, wan: WanLink::mesh(2, &shape), rate: None, ..Plan::default() }
+}
+
+fn clustered(plan: &Plan) -> Option<Lab> {
+    match Lab::up_with_wan(plan, &bridge_program()) {
+        Ok(lab) => Some(lab),
+        Err(error) if error.cannot_be_had() => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn clusters_are_routed_to_each_other_on_each_rail_and_are_as_far_apart_as_was_said() {
+    let far = Duration::from_millis(60);
+    let Some(mut lab) = clustered(&two_clusters(far)) else { return };
+    assert_eq!(lab.host(3).address(1).to_string(), "10.1.1.2");
+    for (from, to, rail) in [(0, 1, 0), (0, 3, 0), (2, 1, 1)] {
+        transfer(lab.host(from), lab.host(to), lab.host(to).address(rail), 100_000);
+    }
+    if let Some(address) = lab.host(2).address_v6(1) {
+        transfer(lab.host(1), lab.host(2), address, 1000);
+    }
+    // A byte there and its echo cannot be faster; a slow machine makes them slower.
+    let seconds = transfer(lab.host(0), lab.host(2), lab.host(2).address(0), 1);
+    assert!(seconds >= 2.0 * far.as_secs_f64(), "{seconds} s");
+    // A rail that is shaped is so in each cluster, and the ways between them stay.
+    lab.shape(RAIL, &Shape { duplicate_millionths: 100_000, ..Shape::default() }, &bridge_program()).unwrap();
+    transfer(lab.host(0), lab.host(3), lab.host(3).address(0), 100_000);
+    transfer(lab.host(0), lab.host(1), lab.host(1).address(0), 100_000);
+    let nothing = Shape::default();
+    lab.shape_wan(0, [&nothing, &nothing], &bridge_program()).unwrap();
+    assert!(!lab.plan().wan[0].is_shaped());
+    transfer(lab.host(3), lab.host(0), lab.host(0).address(0), 100_000);
+    let error = lab.shape_wan(1, [&nothing, &nothing], &bridge_program()).unwrap_err();
+    assert!(error.is_callers() && error.to_string().contains("the lab has 1"), "{error}");
+    gone(lab);
+}
+
+#[test]
+fn a_host_has_its_name_and_knows_the_others() {
+    let Some(lab) = clustered(&two_clusters(Duration::ZERO)) else { return };
+    let says = |host: usize, script: &str| {
+        let output = lab.host(host).command("sh").args(["-c", script]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(says(2, "cat /proc/sys/kernel/hostname"), "b0\n");
+    if !lab.host(2).knows_names() {
+        println!("skipped: this system allows no mounts");
+        return;
+    }
+    assert!(says(2, "cat /etc/hosts").contains("\n10.1.0.2 a1-rail1\n"));
+    assert_eq!(says(2, "ls /sys/class/net"), "lo\nrail0\nrail1\n");
+    // Where it is started is where it runs, and nothing of the file of names is seen elsewhere.
+    let here = env::current_dir().unwrap();
+    assert_eq!(says(0, "pwd -P").trim_end(), fs::canonicalize(here).unwrap().to_str().unwrap());
+    assert!(!fs::read_to_string("/etc/hosts").unwrap_or_default().contains("a1-rail1"));
+    gone(lab);
 }
 
 /// Takes a lab down; none of its holders is left.

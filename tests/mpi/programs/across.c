@@ -1,4 +1,5 @@
-/* What programs do that are spread over clusters: a ring, an all-to-all, and a halo of a ring of cells. Each is checked.
+/* What programs do that are spread over clusters: a ring, an all-to-all, and a halo of a ring of cells. Each is
+ * checked.
  *
  * across [ROUNDS]: rank 0 prints a line for each, with the microseconds of a round. */
 #include <mpi.h>

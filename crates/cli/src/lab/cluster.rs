@@ -62,9 +62,8 @@ impl FromStr for Wan {
                 delay = Some(time);
             } else {
                 let wrong = |_| {
-                    format!(
-                        "{part:?} is no delay, no rate and no NAME=VALUE; write for instance 8ms,1G,loss=0.01,queue=4000000"
-                    )
+                    let example = "8ms,1G,loss=0.01,queue=4000000";
+                    format!("{part:?} is no delay, no rate and no NAME=VALUE; write for instance {example}")
                 };
                 rate = Some(part.parse().map_err(wrong)?);
             }

@@ -21,9 +21,11 @@ const GATEWAY: usize = 30;
 const WAN: usize = 44;
 
 const STYLE: &str = "\
-svg { --paper: #ffffff; --ink: #1c2733; --soft: #5c6b7a; --box: #f1f5f9; --edge: #94a3b8; --line: #0369a1; --cut: #b91c1c }
+svg { --paper: #ffffff; --ink: #1c2733; --soft: #5c6b7a; --box: #f1f5f9;
+  --edge: #94a3b8; --line: #0369a1; --cut: #b91c1c }
 @media (prefers-color-scheme: dark) {
-  svg { --paper: #11161c; --ink: #e5ecf3; --soft: #9aa9b8; --box: #1c2530; --edge: #55657a; --line: #4cb5f0; --cut: #f87171 }
+  svg { --paper: #11161c; --ink: #e5ecf3; --soft: #9aa9b8; --box: #1c2530;
+    --edge: #55657a; --line: #4cb5f0; --cut: #f87171 }
 }
 .paper { fill: var(--paper) }
 .box { fill: var(--box); stroke: var(--edge) }

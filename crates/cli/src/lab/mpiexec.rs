@@ -1,7 +1,7 @@
 //! `weft lab mpiexec`: an MPI library's launcher, with ranks in the hosts of a lab.
 //!
-//! The launcher runs in the first of the hosts, and starts its helpers in the others by a script that takes the place of
-//! ssh. That, and the provider under the name that libfabric looks for, are in a directory beside the lab's file.
+//! The launcher runs in the first of the hosts, and starts its helpers in the others by a script that takes the place
+//! of ssh. That, and the provider under the name that libfabric looks for, are in a directory beside the lab's file.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
@@ -231,7 +231,8 @@ impl Tools {
         let agent = directory.join(AGENT);
         let weft = env::current_exe().map_err(Failure::while_doing("cannot find weft"))?;
         let script = format!(
-            "#!/bin/sh\n# Takes the place of rsh and ssh between the hosts of lab {name}.\nexec {} lab rsh --name {name} \"$@\"\n",
+            "#!/bin/sh\n# Takes the place of rsh and ssh between the hosts of lab {name}.\n\
+             exec {} lab rsh --name {name} \"$@\"\n",
             quoted(&weft.to_string_lossy()),
             name = state.name
         );
