@@ -7,7 +7,8 @@
  *
  * bucketsort [KEYS [ROUNDS]]: each rank has KEYS keys (65536), sorted ROUNDS times (10), two of them changed in
  * between. In the end all is checked: the order inside each rank and from rank to rank, the number of keys, and their
- * sum and mix. Rank 0 prints the keys that were sorted in a second, and a digest that depends on the keys and the ranks alone. */
+ * sum and mix. Rank 0 prints the keys that were sorted in a second, and a digest that depends on the keys and the ranks
+ * alone. */
 #include <inttypes.h>
 #include <mpi.h>
 #include <stdio.h>

@@ -35,7 +35,7 @@ impl Runtime {
     fn up(&self, arguments: &[&str]) -> bool {
         let output = self.lab(&[&["up"], arguments].concat());
         let complaint = said(&output);
-        if complaint.contains("is not installed") || complaint.contains("does not let you make namespaces") {
+        if complaint.contains("is not installed") || complaint.contains("does not let you make ") {
             println!("skipped: {complaint}");
             return false;
         }

@@ -11,8 +11,8 @@ use crate::shape::Shape;
 /// How many clusters a lab may have, if it has any.
 pub const CLUSTERS: RangeInclusive<usize> = 2..=8;
 
-/// The longest name of a host or a cluster, in bytes. With what is put behind it for a rail it stays within the 64 bytes
-/// that Linux has for a host name.
+/// The longest name of a host or a cluster, in bytes. With what is put behind it for a rail it stays within the 64
+/// bytes that Linux has for a host name.
 pub const LONGEST_NAME: usize = 48;
 
 /// Hosts at a switch of their own, with a gateway to the other clusters.

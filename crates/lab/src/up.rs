@@ -42,7 +42,7 @@ pub struct Lab {
 impl Lab {
     /// Makes the network. It can be used when this returns. Takes some tens of milliseconds for two hosts.
     ///
-    /// Links between clusters do nothing to frames yet, whatever the plan says: [`Lab::shape_wan`] makes them.
+    /// Links between clusters do nothing to frames, whatever the plan says: [`Lab::up_with_wan`] makes them as it says.
     pub fn up(plan: &Plan) -> Result<Self, LabError> {
         plan.check()?;
         let tools = Tools::find(plan.offloads)?;
@@ -59,7 +59,10 @@ impl Lab {
         };
         let hosts = holders.iter().take(plan.hosts).enumerate().map(host).collect();
         let (bridge, ports, cuts) = (None, BTreeMap::new(), BTreeSet::new());
-        let lab = Self { bridge, ports, plan: plan.clone(), hosts, holders, tools, cuts };
+        let mut lab = Self { bridge, ports, plan: plan.clone(), hosts, holders, tools, cuts };
+        for WanLink { there, back, .. } in &mut lab.plan.wan {
+            (*there, *back) = Default::default();
+        }
         if lab.holders[lab.first_gateway()..].iter().any(|gateway| !gateway.routes()) {
             return Err(LabError::NoRouting);
         }

@@ -8,6 +8,10 @@ use std::process::Command;
 use super::state::{self, DIRECTORY_VARIABLE, HOST_VARIABLE, LAB_VARIABLE, Name, State};
 use weft_command::failure::Failure;
 
+/// Where NICs show their counters, if it is set: in a host, its user's usual directory would be another one than
+/// outside.
+const BOARDS_VARIABLE: &str = "WEFT_BOARDS";
+
 /// Runs a command in a host. Returns only when that cannot be.
 pub(super) fn exec(name: &Name, host: &str, command: &[OsString]) -> Result<(), Failure> {
     let Some((program, arguments)) = command.split_first() else {
@@ -37,7 +41,11 @@ pub(super) fn command(state: &State, host: &str, program: &OsStr) -> Result<Comm
     let host = state.host(host)?;
     let mut command = host.command(program);
     command.env(LAB_VARIABLE, state.name.to_string()).env(HOST_VARIABLE, host.index().to_string());
-    command.env(DIRECTORY_VARIABLE, state::own_directory()?);
+    let directory = state::own_directory()?;
+    if env::var_os(BOARDS_VARIABLE).is_none() {
+        command.env(BOARDS_VARIABLE, &directory);
+    }
+    command.env(DIRECTORY_VARIABLE, directory);
     Ok(command)
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use weft_command::failure::Failure;
 use weft_command::output::print;
-use weft_lab::{Host, Plan, WanLink, Way};
+use weft_lab::{Host, Plan, Shape, WanLink, Way};
 
 use super::control::{self, Cable, Links, Request};
 use super::state::{Name, State};
@@ -18,7 +18,7 @@ const GAP: usize = 40;
 const BUS: usize = 24;
 const HOST_GAP: usize = 12;
 const GATEWAY: usize = 30;
-const WAN: usize = 44;
+const WAN: usize = 52;
 
 const STYLE: &str = "\
 svg { --paper: #ffffff; --ink: #1c2733; --soft: #5c6b7a; --box: #f1f5f9;
@@ -36,6 +36,7 @@ text { fill: var(--ink); font: 13px system-ui, sans-serif }
 .soft { fill: var(--soft); font-size: 12px }
 .name { font-weight: 600 }
 .middle { text-anchor: middle }
+.over { stroke: var(--paper); stroke-width: 6; paint-order: stroke }
 ";
 
 /// Draws a lab as its links are now.
@@ -162,14 +163,17 @@ fn wan(plan: &Plan, link: &WanLink, from: usize, depth: usize) -> String {
     let place = |cluster: usize, far: usize| column_left(cluster) + COLUMN * (far + 1) / (plan.clusters.len() + 1);
     let (left, right) = (place(*one, *other), place(*other, *one));
     let names = [one, other].map(|cluster| plan.clusters[*cluster].name.as_str());
-    let words = if there == back {
-        format!("{}-{}, each way: {there}", names[0], names[1])
+    let shown = |shape: &Shape| if shape.is_nothing() { "no limit".to_owned() } else { shape.to_string() };
+    let (above, below) = if there == back {
+        (format!("{} - {}, each way: {}", names[0], names[1], shown(there)), String::new())
     } else {
-        format!("{} to {}: {there}; back: {back}", names[0], names[1])
+        let way = |from: &str, to: &str, shape| format!("{from} to {to}: {}", shown(shape));
+        (way(names[0], names[1], there), way(names[1], names[0], back))
     };
-    let words = words.replace(": -", ": no limit");
+    let middle = usize::midpoint(left, right);
     format!("<path class=\"cable\" d=\"M {left} {from} V {depth} H {right} V {from}\"/>\n")
-        + &text(usize::midpoint(left, right), depth - 6, "soft middle", &words)
+        + &text(middle, depth - 6, "soft middle over", &above)
+        + &text(middle, depth + LINE, "soft middle over", &below)
 }
 
 fn speed(plan: &Plan) -> String {

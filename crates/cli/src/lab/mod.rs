@@ -104,7 +104,7 @@ pub(crate) struct Arguments {
 enum Command {
     /// Make a lab, which stays until `weft lab down`
     #[command(after_help = UP_EXAMPLES)]
-    Up(up::Arguments),
+    Up(Box<up::Arguments>),
     /// Run a command in a host of a lab
     #[command(after_help = EXEC_EXAMPLES)]
     Exec {
