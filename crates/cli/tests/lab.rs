@@ -710,7 +710,7 @@ fn clusters_are_made_from_a_line_or_a_file_named_drawn_and_shaped_while_they_are
 
     for (arguments, code, words) in [
         (&["shape", "a-c", "--delay", "1ms"][..], 2, "there are a-b"),
-        (&["exec", "c0", "--", "true"], 2, "a0 (0) to a1 (1), b0 (2) to b1 (3)"),
+        (&["exec", "c0", "--", "true"], 2, "0 to 3, or by name a0 to a1, b0 to b1"),
         (&["up", "--cluster", "1x2"], 2, "2 to 8 clusters"),
         (&["up", "--wan", "1ms"], 2, "--cluster"),
         (&["mpiexec", "-n", "3", "--ppn", "1", "--hosts", "a0,b0", "true"], 2, "room for 2"),

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(wan("500us").unwrap().delay, Duration::from_micros(500));
         for (text, said) in [
             ("", "is no delay"),
-            ("8", "1 kb/s"),
+            ("8", "100 kb/s to 100 Gb/s"),
             ("8ms,fast", "\"fast\" is no delay"),
             ("8ms,lose=1", "there are delay, jitter"),
             ("11s", "0 to 10s"),

@@ -97,8 +97,9 @@ impl State {
             host.name() == wanted || wanted.parse() == Ok(host.index()) || wanted.parse() == Ok(host.address(0))
         };
         let Some(host) = self.hosts.iter().find(is_meant) else {
-            let (name, names) = (&self.name, self.host_names());
-            return Err(Failure::Usage(format!("lab {name} has no host {wanted}; its hosts are {names}")));
+            let (name, last, names) = (&self.name, self.hosts.len() - 1, self.host_names());
+            let words = format!("lab {name} has no host {wanted}; its hosts are 0 to {last}, or by name {names}");
+            return Err(Failure::Usage(words));
         };
         if host.is_up() {
             return Ok(host);
@@ -108,12 +109,12 @@ impl State {
         Err(Failure::Runtime(words))
     }
 
-    /// The names of its hosts with their numbers: the first and the last of each cluster.
+    /// The names of its hosts: the first and the last of each cluster.
     fn host_names(&self) -> String {
         let of_cluster = |cluster: usize| {
             let mut hosts = self.hosts.iter().filter(move |host| host.cluster() == cluster);
             let first = hosts.next()?;
-            let text = |host: &Host| format!("{} ({})", host.name(), host.index());
+            let text = |host: &Host| host.name().to_owned();
             Some(hosts.next_back().map_or_else(|| text(first), |last| format!("{} to {}", text(first), text(last))))
         };
         (0..self.plan.clusters.len().max(1)).filter_map(of_cluster).collect::<Vec<_>>().join(", ")
