@@ -720,7 +720,10 @@ fn clusters_are_made_from_a_line_or_a_file_named_drawn_and_shaped_while_they_are
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
         assert!(said(&output).contains(words), "{arguments:?}: {}", said(&output));
     }
-    // Its keeper's death is the lab's, whatever it had.
+    // Its keeper's death is the lab's, and what launchers had of it goes too.
+    let launchers = runtime.0.join("weft/lab.mpi");
+    fs::create_dir(&launchers).unwrap();
+    fs::write(launchers.join("rsh"), "").unwrap();
     let lab = runtime.labs().remove(0);
     kill(&lab["keeper"]["id"]);
     let holders: Vec<_> = lab["hosts"].as_array().unwrap().iter().map(|host| host["holder"]["id"].clone()).collect();
@@ -730,7 +733,7 @@ fn clusters_are_made_from_a_line_or_a_file_named_drawn_and_shaped_while_they_are
         assert!(Instant::now() < until, "hosts outlive their lab");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(runtime.labs().is_empty());
+    assert!(runtime.labs().is_empty() && !launchers.exists());
 
     let file = runtime.0.join("two.toml");
     fs::write(&file, "[[cluster]]\nname = \"a\"\nhosts = [\"x\"]\n[[cluster]]\nname = \"b\"\nhosts = 1\n").unwrap();

@@ -211,7 +211,7 @@ mod tests {
             (three.clone(), vec![link([0, 1], 1)], "from cluster a to cluster c"),
             (three.clone(), vec![link([0, 3], 1)], "there are 0 to 2"),
             (three.clone(), vec![link([1, 1], 1)], "cluster b to itself"),
-            (three.clone(), vec![link([0, 1], 1), link([1, 0], 1)], "a and b are joined twice"),
+            (three.clone(), vec![link([0, 1], 1), link([1, 0], 1)], "b and a are joined twice"),
             (three, vec![link([0, 1], 11_000)], "a delay of 11s"),
             (vec![], mesh, "needs clusters"),
         ] {
