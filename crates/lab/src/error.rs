@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::{fmt, io};
 
-use crate::cut::{Link, Way};
-use crate::plan::{BitsPerSecond, HOSTS, LINKS, MTU, RATE};
+use crate::limits::{BitsPerSecond, HOSTS, LINKS, MTU, RATE};
+use crate::link::{Link, Way};
 
 /// What went wrong, sorted by whose fault it is.
 #[derive(Debug)]

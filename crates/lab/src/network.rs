@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::host::{Host, Rail};
-use crate::plan::{BitsPerSecond, Plan};
+use crate::limits::BitsPerSecond;
+use crate::plan::Plan;
 
 /// Offloads that let a packet longer than the MTU cross a link. UDP's has a switch of its own.
 pub(crate) const OFFLOADS: [&str; 4] = ["tso", "gso", "gro", "tx-udp-segmentation"];

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_emulate::{Chance, Delayed, Loss, Queue, Settings};
 
 use crate::error::LabError;
-use crate::plan::{BitsPerSecond, RATE};
+use crate::limits::{BitsPerSecond, RATE};
 
 /// How long a shape may hold a frame: delay, jitter, or what a reordered one takes more.
 pub const DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(10);
