@@ -46,7 +46,7 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// Where closing stands.
+/// How far closing is.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     pub(crate) wanted: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Closing {
     pub(crate) reason: ArrayVec<u8, MAX_REASON>,
 }
 
-/// The peer's host says that nobody has the peer's port.
+/// The peer's host says that no process has the peer's port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     /// Since when.

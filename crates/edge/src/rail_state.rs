@@ -10,7 +10,7 @@ use weft_base::Time;
 pub enum RailState {
     /// It leads nowhere.
     Closed,
-    /// Nobody has answered a challenge from where it would lead: it carries nothing else.
+    /// No challenge was answered from where it would lead: it carries nothing else.
     Proving,
     /// It carries data.
     Live,
@@ -21,13 +21,13 @@ pub enum RailState {
 /// Why a rail carries no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Out {
-    /// It is being asked whether the peer is found there.
+    /// The peer is challenged there.
     Asked,
     /// The peer does not answer on it, and does on others.
     Silent,
     /// The peer does not answer on any rail.
     PeerSilent,
-    /// Nobody answered the challenges.
+    /// No challenge was answered.
     Unanswered,
     /// One of its addresses is offered no more.
     Withdrawn,
@@ -40,7 +40,7 @@ pub struct RailInfo {
     pub id: u8,
     /// What it can do.
     pub state: RailState,
-    /// Why it carries no data; `None` when it does, or nobody has tried it.
+    /// Why it carries no data; `None` when it does, or was never tried.
     pub out: Option<Out>,
     /// When something was acknowledged on it last, if it is silent.
     pub silent_since: Option<Time>,

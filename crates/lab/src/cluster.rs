@@ -47,7 +47,7 @@ impl Cluster {
 }
 
 impl WanLink {
-    /// A link between each two of so many clusters, with the same shape in each direction.
+    /// A link between each two of these clusters, with the same shape in each direction.
     pub fn mesh(clusters: usize, shape: &Shape) -> Vec<Self> {
         let pairs = (0..clusters).flat_map(|one| (one + 1..clusters).map(move |other| [one, other]));
         pairs.map(|between| Self { between, there: shape.clone(), back: shape.clone() }).collect()

@@ -22,7 +22,7 @@ pub enum Way {
     /// The host sees its interface without a carrier. Where two hosts are joined directly, the other sees its interface
     /// down: a cable without a switch has no third end.
     Carrier,
-    /// Nothing passes, in neither direction, and nobody is told.
+    /// Nothing passes in either direction, and no host notices.
     Silent,
     /// What the host sends is lost without a word; what is sent to it arrives.
     Send,

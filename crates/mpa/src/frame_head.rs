@@ -31,7 +31,7 @@ impl FrameHead {
     }
 
     /// The first bytes of the ULPDU, as many as are there, at most `N`: enough to read its header before all of it has
-    /// come. They lie in `bytes` where no marker stands between them, else in `scratch`. `bytes` as in
+    /// come. They lie in `bytes` where no marker is between them, else in `scratch`. `bytes` as in
     /// [`Deframer::peek`].
     #[inline]
     #[must_use]
@@ -55,7 +55,7 @@ impl FrameHead {
         &scratch[..filled]
     }
 
-    /// Bytes after the ULPDU where no marker stands in the FPDU: pad and CRC field.
+    /// Bytes after the ULPDU where no marker is in the FPDU: pad and CRC field.
     #[must_use]
     pub const fn tail_length(&self) -> usize {
         self.shape.pad_length() + CRC_LENGTH
@@ -68,7 +68,7 @@ impl FrameHead {
         self.shape.ulpdu_offset()
     }
 
-    /// Whether no marker stands in the FPDU, unless before its length field: the ULPDU is in one piece.
+    /// Whether no marker is in the FPDU, unless before its length field: the ULPDU is in one piece.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
         self.wire_length == self.ulpdu_offset() + self.ulpdu_length as usize + self.tail_length()

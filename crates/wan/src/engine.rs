@@ -81,7 +81,7 @@ impl<C: Carrier, K: Clock> Engine<C, K> {
         let before = self.packets();
         let more = self.take_in()?;
         if is_told && self.packets() == before {
-            // Without a packet it is about an interface, whose error stands until it is read.
+            // Without a packet it is about an interface, whose error stays until it is read.
             self.carrier.check()?;
         }
         let now = self.clock.now();

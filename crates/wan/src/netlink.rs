@@ -163,7 +163,7 @@ fn packet(message: &[u8]) -> Option<Queued<'_>> {
     Some(Queued { queue, id: id?, bytes, length: length.map_or(bytes.len(), |length| length as usize) })
 }
 
-/// The first piece, whose length stands in its header, and what follows where the next one begins.
+/// The first piece, whose length is in its header, and what follows where the next one begins.
 fn split(bytes: &[u8], header: usize, length: impl Fn(&[u8]) -> Option<u32>) -> Option<(&[u8], &[u8])> {
     let length = usize::try_from(length(bytes)?).ok().filter(|length| *length >= header)?;
     let piece = bytes.get(..length)?;

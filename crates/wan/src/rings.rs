@@ -13,7 +13,7 @@ use crate::ecn;
 
 /// The header of Ethernet.
 const ETHERNET: usize = 14;
-/// Where the EtherType stands, and those of IP.
+/// Where the EtherType is, and those of IP.
 const TYPE_AT: usize = 12;
 const TYPES: [[u8; 2]; 2] = [[8, 0], [0x86, 0xdd]];
 

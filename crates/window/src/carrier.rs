@@ -18,7 +18,7 @@ pub enum Fence {
     Counted,
     /// No global step: counts and ready messages between neighbours. Operations elsewhere are refused.
     Neighbour,
-    /// As [`Fence::Counted`], but small updates go as messages that name their epoch, and who is not so far keeps them.
+    /// As [`Fence::Counted`], but small updates go as messages that name their epoch; a rank that is behind keeps them.
     /// So nothing closes an epoch that had no others. After some such epochs what does not go as a message, or is more
     /// than anybody keeps ([`Load::EARLY`](crate::Load::EARLY)), waits for the fence, once: that fence ends with a
     /// barrier, and until such epochs follow again nothing waits.
@@ -40,7 +40,7 @@ impl Fence {
 pub enum Order {
     /// As it was sent: one rail, or rails whose receiver restores the order before it places.
     Whole,
-    /// As it was sent on each of so many rails; a write may go on any of them.
+    /// As it was sent on each of this many rails; a write may go on any of them.
     Rails(u16),
     /// Any.
     None,

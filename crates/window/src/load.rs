@@ -1,6 +1,6 @@
 //! What puts that go as messages weigh.
 
-/// What a put that goes as messages weighs: as many of them, with so many bytes of payload in all, or fewer.
+/// What a put that goes as messages weighs: at most this many of them, with at most this many bytes of payload in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Messages.
@@ -15,7 +15,7 @@ impl Load {
     /// same everywhere. What follows waits for the fence, when all ranks are in that epoch.
     pub const EARLY: Self = Self { messages: 512, bytes: 256 * 1024 };
 
-    /// One message of so many bytes.
+    /// One message of this many bytes.
     #[must_use]
     pub const fn message(bytes: u32) -> Self {
         Self { messages: 1, bytes }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft_command::shape::{Time, shape_of_word};
 use weft_lab::{BitsPerSecond, CLUSTERS, Cluster, HOSTS, Shape};
 
-/// So many clusters of so many hosts each.
+/// Clusters, and hosts in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clusters {
     pub(super) count: usize,

@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     /// In which hosts, in this order: names or numbers [default: all]
     #[arg(long, value_name = "HOST[,...]", value_delimiter = ',')]
     hosts: Vec<String>,
-    /// So many ranks in a host before the next has its turn [default: one, and again from the first host on]
+    /// Ranks in a host before the next has its turn [default: one, and again from the first host on]
     #[arg(long, value_name = "N")]
     ppn: Option<usize>,
     /// What carries messages: weft, weft-edge, weft-iwarp, another provider of libfabric (tcp), or library for what the

@@ -27,7 +27,7 @@ impl FromStr for Rates {
 }
 
 impl Rates {
-    /// Whether there is one for each of so many rails, if there is more than one.
+    /// Whether there is one for each rail, where there is more than one.
     pub(super) fn check(&self, links: usize) -> Result<(), String> {
         if self.each.is_empty() || self.each.len() == links {
             return Ok(());

@@ -93,7 +93,7 @@ struct Share(u32);
 #[derive(Debug)]
 struct Name(String);
 
-/// So many hosts with the usual names, or those of these names.
+/// This many hosts with the usual names, or those of these names.
 #[derive(Debug)]
 enum Hosts {
     Count(usize),

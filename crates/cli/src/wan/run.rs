@@ -19,7 +19,7 @@ use super::shared::{failure, finish, program, seconds};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 
-/// What stands between the two programs.
+/// What lies between the two programs.
 const AND: &str = "--and";
 /// How often programs are seen to.
 const GLANCE: Duration = Duration::from_millis(10);

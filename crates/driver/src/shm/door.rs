@@ -2,11 +2,11 @@
 
 use core::sync::atomic::AtomicU64;
 
-/// What stands beside the ring of runs of one way. All zero is what nobody has said anything in.
+/// What is beside the ring of runs of one way. All zero: neither side has written to it.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(super) struct Door {
-    /// Where who lends has the number that proves it, and which number.
+    /// Where the lender has the number that proves its identity, and which number.
     pub(super) address: AtomicU64,
     pub(super) number: AtomicU64,
     /// Not 0: what was lent may not be read any more.

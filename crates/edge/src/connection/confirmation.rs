@@ -7,7 +7,7 @@ use weft_wire::edge::packet::Packet;
 /// The third message of set-up, from this side's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// This side has called: it stands in each packet until one has arrived.
+    /// This side has called: each packet carries it until one has arrived.
     Say([u8; PROOF_LENGTH]),
     /// This side was called: nothing is taken, and nothing sent, before it has come.
     Expect([u8; PROOF_LENGTH]),

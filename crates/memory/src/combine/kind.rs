@@ -149,7 +149,7 @@ impl Element {
 /// What is done with an element, given an operand. The numbers are those on the wire.
 ///
 /// Numbers compare by value: 0.0 equals -0.0, and a NaN is neither equal to, nor less, nor greater than anything,
-/// itself included. So a NaN as operand is never a minimum or maximum, one that stands in the element stays, and
+/// itself included. So a NaN as operand is never a minimum or maximum, one that the element holds stays, and
 /// nothing is swapped in for comparing equal to it. To be true is to be other than 0, which a NaN is; a complex number
 /// is when either part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,6 +7,6 @@ pub(crate) struct Operands<'a> {
     pub(crate) operand: &'a [u8],
     /// Empty if the operation does not compare.
     pub(crate) compare: &'a [u8],
-    /// Takes what the elements were before. Empty if nobody wants to know.
+    /// Takes what the elements were before. Empty if that is not wanted.
     pub(crate) result: &'a mut [u8],
 }

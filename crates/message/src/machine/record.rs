@@ -41,7 +41,7 @@ pub(super) struct Outgoing<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Queued,
-    /// So many bytes of it have gone out. The others follow.
+    /// Bytes up to this position have gone out. The others follow.
     Streaming {
         position: u64,
     },
@@ -115,9 +115,9 @@ pub(super) struct Incoming {
     pub(super) left_behind: u64,
     /// Those that brought it, while they are held for it because it can't be kept.
     pub(super) packets: Vec<PacketKey>,
-    /// While nobody has waited for it.
+    /// While no receive has taken it.
     pub(super) place: Option<UnexpectedId>,
-    /// Since somebody has.
+    /// Since one has.
     pub(super) destination: Option<Destination>,
     /// It goes nowhere, once it is here.
     pub(super) is_discarded: bool,
@@ -128,7 +128,7 @@ pub(super) enum Body {
     /// They were in the packet.
     Empty,
     Short(Vec<u8>),
-    /// So many of them have come. Those that came before the message met its receive are kept.
+    /// Some of them have come (`here`). Those that came before the message met its receive are kept.
     Partial {
         bytes: Vec<u8>,
         here: u64,
@@ -209,7 +209,7 @@ impl Incoming {
         !self.packets.is_empty()
     }
 
-    /// Whether it stays with its sender until this side says where to write it, and nobody waits for it.
+    /// Whether it stays with its sender until this side says where to write it, and no receive waits for it.
     pub(super) const fn stays(&self) -> bool {
         matches!(self.body, Body::Asked { .. }) && self.destination.is_none() && !self.is_discarded
     }

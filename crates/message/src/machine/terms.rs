@@ -5,7 +5,7 @@ use weft_base::PeerId;
 use crate::matching::Match;
 
 /// Receive requests that a connection needs beside those for [`Terms::data_credits`] and [`Terms::control_credits`]:
-/// packets that only give credits back cost none, and so many of them may be under way, two of each class.
+/// packets that only give credits back cost none, and this many of them may be under way, two of each class.
 pub const RESERVED_PACKETS: u16 = 4;
 
 /// A message to send.
@@ -40,10 +40,10 @@ pub struct Receive<R> {
     pub user: R,
 }
 
-/// What [`Machine::peek`] found: a message that nobody has waited for.
+/// What [`Machine::peek`] found: a message that no receive has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
-    /// Who sent it.
+    /// Its sender.
     pub source: PeerId,
     /// Its tag; 0 for an untagged message.
     pub tag: u64,

@@ -23,7 +23,7 @@ pub(super) struct Nudges {
 }
 
 impl Nudges {
-    /// For a connection that stands now. None are due to a peer that shows by its extensions that it is another Weft,
+    /// For an established connection. None are due to a peer that shows by its extensions that it is another Weft,
     /// or that has begun the connection.
     pub(super) fn begin(terms: &Terms, now: Time) -> Option<Self> {
         let mpa = terms.info.mpa()?;
@@ -31,7 +31,7 @@ impl Nudges {
         may_sleep.then(|| Self { at: now + FIRST_AFTER, pause: FIRST_AFTER, left: TIMES })
     }
 
-    /// When it is to be looked at.
+    /// When the next one is due.
     pub(super) fn at(&self) -> Time {
         self.at
     }

@@ -6,8 +6,8 @@ use std::collections::{HashSet, VecDeque};
 /// may wait for. Each takes some 50 bytes.
 const MOST_HEARD: usize = 4096;
 
-/// The hellos that were calls. One that is said again under another address, by who has recorded it, is no other call:
-/// its nonce is part of what is proved, so nobody but its sender can change it.
+/// The hellos that were calls. One that is replayed from another address is no other call: its nonce is part of
+/// what is proved, so only its sender can change it.
 #[derive(Debug, Default)]
 pub(super) struct HeardCalls {
     names: HashSet<u128>,

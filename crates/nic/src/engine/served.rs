@@ -57,12 +57,12 @@ impl<N: Network> Serving<N> {
         self.served.values().any(|served| !served.is_hot)
     }
 
-    /// Whether one is looked at.
+    /// Whether one is polled.
     pub(super) fn any_hot(&self) -> bool {
         self.served.values().any(|served| served.is_hot)
     }
 
-    /// Has the operating system watch those that are looked at.
+    /// Arms those that are polled.
     pub(super) fn watch(&mut self, network: &mut N, all: bool) {
         for served in self.served.values_mut() {
             if served.is_hot && (all || served.idle_looks > COOL_AFTER_LOOKS) {
@@ -78,7 +78,7 @@ impl<N: Network> Served<N> {
         self.vain_watch.begin();
         let interest = Interest { readable: true, writable: !self.leaving.is_empty(), least: 1 };
         if network.arm_datagram(&mut self.port, token(self.token), interest).is_err() {
-            // The system can't watch it, so it is looked at instead.
+            // It can't be armed, so it is polled.
             self.is_hot = true;
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{Interest, Network};
 
-/// What those who use a stream or a listener wait at, outside of the engine.
+/// What users of a stream or a listener wait for, outside of the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     pub(super) readable: AtomicBool,
@@ -46,7 +46,7 @@ impl<N: Network> Default for Streams<N> {
 }
 
 impl<N: Network> Streams<N> {
-    /// Whether there are any that the network may tell of. Listeners are asked about less often.
+    /// Whether there are any that the network may tell of. Listeners are polled less often.
     pub(super) fn are_open(&self) -> bool {
         !self.open.is_empty()
     }
