@@ -141,9 +141,10 @@ pub(crate) struct Options {
     /// The largest packet of the test network's link, in bytes [default: 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(i64::from(*MTU.start())..=i64::from(*MTU.end())))]
     mtu: Option<u32>,
-    /// How long each frame takes over the test network's link, in each direction: 500us, 10ms
-    #[arg(long, value_name = "TIME", requires = "lab")]
-    delay: Option<Time>,
+    /// How long each frame takes over the test network's link, in each direction: 500us, 10ms; each of several times is
+    /// a case of its own
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',', requires = "lab")]
+    delay: Vec<Time>,
     /// Up to how much longer, by chance; frames stay in order
     #[arg(long, value_name = "TIME", requires = "lab")]
     jitter: Option<Time>,
@@ -236,18 +237,23 @@ impl Options {
         })
     }
 
-    /// What is to be done.
-    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+    /// How long frames take over the link, each time for a plan of its own; none where nothing is said of it.
+    pub(crate) fn delays(&self) -> Vec<Duration> {
+        self.delay.iter().map(|Time(time)| *time).collect()
+    }
+
+    /// What is to be done where frames take this long over the link.
+    pub(crate) fn plan(&self, delay: Duration) -> Result<Plan, Failure> {
         let What::Measured(test) = self.test else {
             return Err(Failure::Usage(format!("{} has no contestants of this kind", self.test.name())));
         };
         let libraries = self.libraries(test)?;
         let is_here = !self.part.is_empty() && self.part.iter().all(|part| part.is_of_many());
         let wants = Wants::of(test);
-        let (place, note) = self.place(&Wants { lab: wants.lab && !is_here, ..wants })?;
+        let (place, note) = self.place(&Wants { lab: wants.lab && !is_here, ..wants }, delay)?;
         let template = self.template(&place)?;
-        let cases = design(test).cases(&Basis { template, choices: &self.choices(), libraries });
-        let limited = self.limited_place(&place, &cases)?;
+        let cases = design(test).cases(&Basis { template, choices: &self.choices(), libraries, round_trip: 2 * delay });
+        let limited = self.limited_place(&place, &cases, delay)?;
         Ok(Plan {
             test,
             entries: self.entries(test)?,
@@ -294,13 +300,18 @@ impl Options {
     /// Where windows are measured, and what is to be known about that.
     pub(crate) fn place_of_windows(&self, scale: &Scale<'_>) -> Result<(Place, Option<String>), Failure> {
         let hides = scale.test == WindowTest::WindowOverlap && scale.transport != Transport::Shm;
-        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate() })
+        let delay = match self.delays()[..] {
+            [] => Duration::ZERO,
+            [delay] => delay,
+            _ => return Err(Failure::Usage("--delay: windows are measured with one at a time".into())),
+        };
+        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate() }, delay)
     }
 
     /// Where it is done, and what is to be known about that.
-    fn place(&self, wants: &Wants) -> Result<(Place, Option<String>), Failure> {
+    fn place(&self, wants: &Wants, delay: Duration) -> Result<(Place, Option<String>), Failure> {
         let congestion = self.congestion.as_deref();
-        let shape = self.shape();
+        let shape = self.shape(delay);
         let lab = |rate| Place::lab(&self.lab_plan(rate, wants.real_packets), shape.as_ref());
         let usual_rate = wants.usual_rate;
         let place = match (&self.connect, self.lab) {
@@ -345,9 +356,9 @@ impl Options {
     }
 
     /// What the link does to frames, if anything was said of that.
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self, delay: Duration) -> Option<Shape> {
         let shape = Shape {
-            delay: self.delay.map(|Time(time)| time).unwrap_or_default(),
+            delay,
             jitter: self.jitter.map(|Time(time)| time).unwrap_or_default(),
             loss_millionths: self.loss.map_or(0, |Percent(share)| share),
             ..Shape::default()
@@ -357,13 +368,13 @@ impl Options {
 
     /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link
     /// must be slower than the processor.
-    fn limited_place(&self, place: &Place, cases: &[Case]) -> Result<Option<Place>, Failure> {
+    fn limited_place(&self, place: &Place, cases: &[Case], delay: Duration) -> Result<Option<Place>, Failure> {
         let is_usual = matches!(self.lab, None | Some(LabWish::Usual));
         let hides = cases.iter().any(|case| case.job.kind == Kind::Hiding);
         if !(is_usual && hides && place.is_lab()) {
             return Ok(None);
         }
-        Ok(Some(Place::lab(&self.lab_plan(usual_rate(), false), self.shape().as_ref())?))
+        Ok(Some(Place::lab(&self.lab_plan(usual_rate(), false), self.shape(delay).as_ref())?))
     }
 
     /// The transport, then its peers.

@@ -1,5 +1,7 @@
 //! How a test is done: what runs it consists of, beside whom, and what else is to be said of the results.
 
+use std::time::Duration;
+
 use crate::model::case::Case;
 use crate::model::contestant::Entry;
 use crate::model::installation::Installation;
@@ -47,6 +49,8 @@ pub(crate) struct Basis<'a> {
     pub(crate) choices: &'a Choices,
     /// The MPI libraries to measure, in tests of such.
     pub(crate) libraries: Vec<Installation>,
+    /// What the network adds to each round trip.
+    pub(crate) round_trip: Duration,
 }
 
 impl Basis<'_> {
@@ -70,7 +74,16 @@ impl Basis<'_> {
     pub(crate) fn case(&self, kind: Kind, size: Size, share: f64) -> Case {
         let share = if self.quick() { share / 10.0 } else { share };
         let usual = (Job::default_iterations(kind, size.0) as f64 * share) as u64;
-        self.case_of(kind, size, usual.max(10))
+        self.case_of(kind, size, usual.min(self.most_in_time(kind, share)).max(10))
+    }
+
+    /// As many messages as the round trips of this share of a second are enough for.
+    fn most_in_time(&self, kind: Kind, share: f64) -> u64 {
+        if self.round_trip.is_zero() {
+            return u64::MAX;
+        }
+        let round_trips = (share / self.round_trip.as_secs_f64()).ceil() as u64;
+        round_trips * if kind == Kind::Latency { 1 } else { self.template.window as u64 }
     }
 
     /// A case of so many messages, unless told otherwise.

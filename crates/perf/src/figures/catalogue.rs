@@ -92,11 +92,12 @@ impl Experiment {
 
 const IWARP_NICS: &str = "Rashti and Afsahi, 10-Gigabit iWARP Ethernet (CAC 2007)";
 const OUT_OF_ORDER: &str = "Balaji et al., out-of-order iWARP (SC 2007)";
+const CLUSTERS: &str = "Jin et al., RDMA over IP on a WAN (Ammasso, degen; 2005)";
 const MULTI_EDGE: &str = "Karlsson et al., MultiEdge (IPDPS 2007)";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 21] = [
+pub(crate) const ALL: [Experiment; 23] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -199,7 +200,7 @@ pub(crate) const ALL: [Experiment; 21] = [
     ),
     Experiment::new(
         "distance",
-        "RDMA over IP between clusters (degen's authors)",
+        CLUSTERS,
         [
             "links --links 1 --rate 200M --emulate delay=1ms,loss=0.1 --emulate delay=5ms,loss=0.1 --vs tcp:cubic \
              --seconds 1",
@@ -211,10 +212,33 @@ pub(crate) const ALL: [Experiment; 21] = [
     )
     .asks("What do distance and loss leave?", "round trip, loss", "throughput, beside TCP with cubic and with bbr"),
     Experiment::new(
+        "latency-far",
+        CLUSTERS,
+        [
+            "latency --lab 1G --size 1K --delay 0us,1ms --vs sockets --quick",
+            "latency --lab 1G --size 1K --delay 0us,1ms,4ms --vs edge,sockets",
+        ],
+        [0.2, 1.2, 6.0],
+    )
+    .long("latency --lab 1G --size 4..16K --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms --vs edge,sockets")
+    .asks("How long does a message take afar?", "round trip, size", "half round trip: median, distribution")
+    .found("RDMA is ahead of sockets at each delay, the less the longer it is."),
+    Experiment::new(
+        "bandwidth-far",
+        CLUSTERS,
+        [
+            "bandwidth --lab 1G --size 16K --delay 0us,1ms --vs sockets --quick",
+            "bandwidth --lab 1G --size 16K --delay 0us,1ms,4ms --vs edge,sockets",
+        ],
+        [0.2, 1.2, 6.0],
+    )
+    .long("bandwidth --lab 1G --size 4..16K --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms --vs edge,sockets")
+    .asks("How many bytes a second afar?", "round trip, size", "throughput; processor time of both sides"),
+    Experiment::new(
         "cuts",
         "no benchmark of the literature: docs/cuts.md",
-        ["cuts --cuts 4 --peer-cuts 4 --vs tcp --rate 200M", "cuts --cuts 60 --peer-cuts 15"],
-        [0.7, 7.0, 130.0],
+        ["cuts --cuts 4 --peer-cuts 4 --vs tcp --rate 200M", "cuts --cuts 40 --peer-cuts 10"],
+        [0.7, 4.7, 130.0],
     )
     .asks(
         "How long does a cut link hold data up?",

@@ -171,6 +171,36 @@ impl Document {
         serde_json::from_value(value).map_err(|error| FormatError::Field(error.to_string()))
     }
 
+    /// The same, with this in the case of each figure.
+    #[must_use]
+    pub fn with_key(mut self, key: &str, value: &Value) -> Self {
+        let cases = self.rows.iter_mut().map(|row| &mut row.case);
+        let cases = cases.chain(self.comparisons.iter_mut().map(|comparison| &mut comparison.case));
+        cases.for_each(|case| drop(case.insert(key.to_owned(), value.clone())));
+        self
+    }
+
+    /// Both as one: the figures of the other behind those of this one. They are of the same test, command and machine,
+    /// and the other one followed.
+    #[must_use]
+    pub fn join(mut self, other: Self) -> Self {
+        self.rows.extend(other.rows);
+        self.comparisons.extend(other.comparisons);
+        self.peers.extend(other.peers);
+        extend(&mut self.notes, other.notes);
+        extend(&mut self.not_measured, other.not_measured);
+        if self.place != other.place {
+            self.place = format!("{}; {}", self.place, other.place);
+        }
+        self.machine.load_after = other.machine.load_after;
+        let busier = |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).reduce(f64::max);
+        self.machine.others_share = busier(self.machine.others_share, other.machine.others_share);
+        self.machine.steal_share = busier(self.machine.steal_share, other.machine.steal_share);
+        self.seconds += other.seconds;
+        self.is_cut_short |= other.is_cut_short;
+        self
+    }
+
     /// Each contestant once, in the order of the rows.
     #[must_use]
     pub fn contestants(&self) -> Vec<&str> {
@@ -181,6 +211,15 @@ impl Document {
             }
         }
         names
+    }
+}
+
+/// Adds those that are not there yet.
+fn extend<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
+    for one in more {
+        if !all.contains(&one) {
+            all.push(one);
+        }
     }
 }
 
@@ -235,6 +274,20 @@ mod tests {
     fn what_is_written_is_read() {
         assert_eq!(Document::read(&document().write()), Ok(document()));
         assert_eq!(document().contestants(), ["iwarp"]);
+    }
+
+    #[test]
+    fn documents_of_several_places_become_one() {
+        let [near, far] = [(1, 0.01), (8, 0.2)].map(|(delay, share)| {
+            let machine = Machine { others_share: Some(share), ..Machine::default() };
+            let place = format!("{delay} ms away");
+            let note = vec!["as it is".to_owned()];
+            Document { machine, place, notes: note, ..document() }.with_key("round_trip_ms", &delay.into())
+        });
+        let both = near.join(Document { is_cut_short: true, ..far });
+        assert_eq!(both.rows.iter().map(|row| row.case["round_trip_ms"].clone()).collect::<Vec<_>>(), [1, 8]);
+        assert_eq!((both.place.as_str(), both.seconds), ("1 ms away; 8 ms away", 4.0));
+        assert!(both.is_cut_short && both.machine.is_busy() && both.notes.len() == 1);
     }
 
     #[test]

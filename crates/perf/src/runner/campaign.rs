@@ -2,28 +2,30 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use weft_command::failure::Failure;
+use weft_command::interrupt::Interrupt;
 
 use crate::runner::plan::{Plan, Results};
 use crate::runner::session;
 
-/// Measures. Fails only when the transport itself can't be measured; a peer that can't is noted.
-pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
+/// Measures. Fails only when the transport itself can't be measured; a peer that can't is noted. An interrupt ends it with
+/// what there is until then.
+pub(crate) fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Results, Failure> {
     let mut results = Results::default();
     find_out_who_can(plan, &mut results)?;
     let progress = progress(plan);
     for (at, case) in plan.cases.iter().enumerate() {
         for turn in 0..plan.launches as usize {
             for offset in 0..plan.entries.len() {
-                // Another one starts each time, so that nobody always runs after the same neighbour.
+                // Another one starts each time, so that none always runs after the same neighbour.
                 let entry = (turn + offset) % plan.entries.len();
                 if !results.is_missing(entry, at) {
                     progress.set_message(format!("{} {}", plan.entries[entry], case.size()));
-                    one(plan, entry, at, &mut results)?;
+                    one(plan, entry, at, interrupt, &mut results)?;
                 }
                 progress.inc(1);
             }
         }
-        repeat_unlike(plan, at, &progress, &mut results)?;
+        repeat_unlike(plan, at, &progress, interrupt, &mut results)?;
     }
     progress.finish_and_clear();
     Ok(results)
@@ -31,7 +33,13 @@ pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
 
 /// Repeats runs of a case that were made with cores much farther apart than others were, once each and in turns: else
 /// it would be chance which contestants had them. The repeated one counts, whatever it was made with.
-fn repeat_unlike(plan: &Plan, case: usize, progress: &ProgressBar, results: &mut Results) -> Result<(), Failure> {
+fn repeat_unlike(
+    plan: &Plan,
+    case: usize,
+    progress: &ProgressBar,
+    interrupt: &Interrupt,
+    results: &mut Results,
+) -> Result<(), Failure> {
     let Some(least) = results.cores_apart().reduce(f64::min) else { return Ok(()) };
     let mut unlike: Vec<_> = (0..plan.entries.len()).map(|entry| results.unlike(entry, case, least)).collect();
     progress.inc_length(unlike.iter().map(Vec::len).sum::<usize>() as u64);
@@ -40,8 +48,10 @@ fn repeat_unlike(plan: &Plan, case: usize, progress: &ProgressBar, results: &mut
             let Some(place) = places.pop() else { continue };
             if !results.is_missing(entry, case) {
                 progress.set_message(format!("{} {} again", plan.entries[entry], plan.cases[case].size()));
-                one(plan, entry, case, results)?;
-                results.replace(entry, case, place);
+                one(plan, entry, case, interrupt, results)?;
+                if !results.is_cut_short {
+                    results.replace(entry, case, place);
+                }
             }
             progress.inc(1);
         }
@@ -74,18 +84,24 @@ fn find_out_who_can(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
     Ok(())
 }
 
-fn one(plan: &Plan, entry: usize, case: usize, results: &mut Results) -> Result<(), Failure> {
+/// One run; nothing once there was an interrupt, which may have ended the processes of a run.
+fn one(plan: &Plan, entry: usize, case: usize, interrupt: &Interrupt, results: &mut Results) -> Result<(), Failure> {
+    if results.is_cut_short {
+        return Ok(());
+    }
     let (who, what) = (&plan.entries[entry], &plan.cases[case]);
     let run = who.contestant.provider(who.variant.as_deref()).and_then(|provider| {
         session::run(&plan.job(who, what), plan.place_of(what), plan.cores(), plan.limit, provider.as_ref())
     });
     match run {
         Ok(run) => results.add(entry, case, run),
+        Err(_) if interrupt.has_come() => {}
         // What one MPI library can't do the next one may.
         Err(reason) if what.job.mpi.is_some() => results.miss(plan, entry, Some(case), reason, true),
         Err(reason) if entry == 0 => return Err(Failure::Runtime(format!("{}: {reason}", plan.entries[0]))),
         Err(reason) => results.miss(plan, entry, None, reason, true),
     }
+    results.is_cut_short = interrupt.has_come();
     Ok(())
 }
 

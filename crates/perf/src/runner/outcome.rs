@@ -28,6 +28,7 @@ pub(crate) fn document(plan: &Plan, results: &Results, measurement: Measurement)
     document.machine.congestion_control = plan.place.congestion_control();
     document.machine.cores_apart_ns = cores_apart(results);
     document.peers = versions(plan, results);
+    document.is_cut_short = results.is_cut_short;
     document.notes = plan.note.iter().cloned().collect();
     document.not_measured = results
         .missing

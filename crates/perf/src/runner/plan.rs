@@ -74,6 +74,8 @@ pub(crate) struct Results {
     pub(crate) missing: Vec<Missing>,
     /// Runs that were repeated because they were made with cores much farther apart than others.
     pub(crate) repeated: usize,
+    /// The measurement was interrupted.
+    pub(crate) is_cut_short: bool,
 }
 
 /// The runs of one contestant in one case.
