@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::cluster::next_hops;
 use crate::host::{Host, local_v6, small};
-use crate::plan::{LINKS, Plan};
+use crate::limits::LINKS;
+use crate::plan::Plan;
 use crate::process::Process;
 
 /// The number of a gateway in the network of a cluster, which no host has.
