@@ -9,7 +9,7 @@ use weft_wire::edge::frame::MAX_REASON;
 use crate::connection::striping::has;
 use crate::connection::{Connection, control};
 use crate::phase::{Ending, Event, Phase};
-use crate::rail::{Rail, Silence, Verdict};
+use crate::rail::{Answered, Rail, Silence, Verdict};
 use crate::round_trip::nanos;
 
 /// After so many probes without an answer it is doubted that large datagrams pass.
@@ -138,11 +138,11 @@ impl Connection {
                 }
                 consider(self.pairing.look_at().filter(|_| self.may_open()));
                 consider(self.refused_until());
-                let longest = self.longest_probe_interval();
+                let (longest, freshest) = (self.longest_probe_interval(), self.freshest());
                 for rail in &self.rails {
                     consider(rail.received.due());
                     consider(rail.sent.loss_at());
-                    consider(rail.probe_at(self.peer_ack_delay, longest));
+                    consider(rail.probe_at(self.peer_ack_delay, longest, freshest));
                     consider(rail.paced_until);
                     consider(rail.mtu.timeout());
                     consider(rail.candidate.map(|candidate| candidate.due));
@@ -184,6 +184,13 @@ impl Connection {
         let others_answer = self.rails.len() > 1 && self.rails.iter().any(Rail::answers);
         let rejoin = if others_answer { REJOIN_INTERVAL } else { Duration::MAX };
         self.settings.max_probe_interval.min(rejoin).min(self.refused_probe_interval())
+    }
+
+    /// The rail on which something was acknowledged last, if there are several.
+    fn freshest(&self) -> Option<Answered> {
+        let all = (self.rails.len() > 1).then_some(&self.rails)?;
+        let rail = all.iter().filter(|rail| rail.answers()).max_by_key(|rail| rail.heard_at)?;
+        Some(Answered { at: rail.heard_at, variation: rail.trip.variation_ns() })
     }
 
     /// Whether nothing waits for an acknowledgement of the peer, who may speak. Rails that are silent while others
@@ -248,7 +255,8 @@ impl Connection {
         if judged_at.is_some_and(|at| at <= now) {
             self.judge_rail(index);
         }
-        let probe_at = self.rails[index].probe_at(self.peer_ack_delay, self.longest_probe_interval());
+        let (longest, freshest) = (self.longest_probe_interval(), self.freshest());
+        let probe_at = self.rails[index].probe_at(self.peer_ack_delay, longest, freshest);
         if probe_at.is_some_and(|at| at <= now) {
             self.on_silence(index, now);
         }

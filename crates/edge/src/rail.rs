@@ -76,6 +76,13 @@ impl Silence {
     }
 }
 
+/// When the peer has answered on a rail, and how much its round trip varies, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) at: Time,
+    pub(crate) variation: u64,
+}
+
 /// Whether it is the rail that is silent, or the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -247,14 +254,23 @@ impl Rail {
         self.unasked >= every || fills && (window < 4 * least || self.unasked >= every / 2)
     }
 
-    /// When the peer is probed for want of an acknowledgement. `peer_delay`: how long it may put one off.
-    pub(crate) fn probe_at(&self, peer_delay: Duration, most: Duration) -> Option<Time> {
+    /// When the peer is probed for want of an acknowledgement. `peer_delay`: how long it may put one off. `freshest`: the
+    /// rail that the peer has answered on last. Where it has done so though this one was due, no silence of the peer counts,
+    /// and the variation of that rail does: this one's may be that of a pause that is over, and is sampled no more once it
+    /// is cut.
+    pub(crate) fn probe_at(&self, peer_delay: Duration, most: Duration, freshest: Option<Answered>) -> Option<Time> {
         if !self.sent.is_flying() {
             return None;
         }
+        let after = |wait: u64| Time::from_nanos(self.sent.last_sent().as_nanos().saturating_add(wait));
         let wait = self.trip.probe_timeout_ns().saturating_add(nanos(peer_delay));
-        let wait = wait.saturating_mul(1 << self.backoff.min(20)).min(nanos(most).max(wait));
-        Some(Time::from_nanos(self.sent.last_sent().as_nanos().saturating_add(wait)))
+        let usual = after(wait.saturating_mul(1 << self.backoff.min(20)).min(nanos(most).max(wait)));
+        let is_judged = self.silence.is_some_and(|silence| silence.verdict != Verdict::Open);
+        let overtaken = freshest.filter(|_| !is_judged).and_then(|answered| {
+            let wait = self.trip.smoothed_ns() + self.trip.probe_timeout_of(answered.variation) + nanos(peer_delay);
+            (answered.at > self.sent.last_sent()).then(|| after(wait))
+        });
+        [overtaken, Some(usual)].into_iter().flatten().min()
     }
 }
 

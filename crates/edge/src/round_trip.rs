@@ -82,7 +82,17 @@ impl RoundTrip {
 
     /// The same in nanoseconds.
     pub(crate) fn probe_timeout_ns(&self) -> u64 {
-        self.smoothed + (self.variation * 4).max(GRANULARITY)
+        self.probe_timeout_of(self.variation)
+    }
+
+    /// What it would be if the round trip varied by this much, in nanoseconds.
+    pub(crate) fn probe_timeout_of(&self, variation: u64) -> u64 {
+        self.smoothed + (variation * 4).max(GRANULARITY)
+    }
+
+    /// How much samples differ from the smoothed round trip, in nanoseconds.
+    pub(crate) fn variation_ns(&self) -> u64 {
+        self.variation
     }
 
     /// How much later than a younger one a packet may arrive before it counts as lost (RFC 9002 section 6.1.2).

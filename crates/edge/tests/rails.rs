@@ -217,6 +217,30 @@ fn a_cut_rail_is_left_soon_and_rejoined() {
     }
 }
 
+/// A host that stood still has made round trips long on all rails. A rail that is cut right after has no other samples;
+/// that those of the others are short again tells enough.
+#[test]
+fn a_rail_that_is_cut_after_a_pause_is_left_soon() {
+    for (rate, delay_us) in [(1000, 50), (200, 50), (50, 1000)] {
+        for after_ms in [1_u64, 5, 20] {
+            let link = Link { queue: 500_000, ..Link::new(rate, delay_us) };
+            let mut world = joined(&[link; 4], &settings(), [1_000_000, 0], after_ms);
+            until_live(&mut world);
+            world.run_for(Duration::from_secs(1));
+            let trip = world.sides[0].connection.rails().filter_map(|rail| rail.round_trip).max().unwrap_or_default();
+            world.sides[1].stopped = true;
+            world.run_for(Duration::from_millis(150));
+            world.resume(1);
+            world.run_for(Duration::from_millis(after_ms));
+            world.links[1].cut = [true, true];
+            let (longest, _) = pause(&mut world, Duration::from_millis(500));
+            // An eighth of the pause is in the smoothed round trip.
+            let limit = 3 * trip + Duration::from_millis(80);
+            assert!(longest <= limit, "{rate} Mb/s, {after_ms} ms after it: {longest:?}, {trip:?} round trip");
+        }
+    }
+}
+
 /// All rails are silent at once: it is the peer that is slow. Nothing is given up, and little is sent.
 #[test]
 fn a_peer_that_stops_is_not_dead_rails() {
