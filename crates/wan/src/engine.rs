@@ -262,7 +262,7 @@ mod tests {
     fn sends() -> Vec<(u64, usize)> {
         let mut random = Random::new(5);
         let mut now = 0;
-        let next = |number| {
+        let next = |number: usize| {
             now += random.below(1_000_000);
             (now, 100 + number)
         };
