@@ -698,6 +698,10 @@ fn clusters_are_made_from_a_line_or_a_file_named_drawn_and_shaped_while_they_are
     let output = runtime.lab(&[&inside[..], &["exec", "b0", "--", "cat", "/proc/sys/kernel/hostname"]].concat());
     assert_eq!(said(&output), "b0\n");
     assert!(said(&runtime.lab(&[&inside[..], &["links"]].concat())).contains("a-b"));
+    assert!(runtime.up(&["--name", "other"]));
+    let output = runtime.lab(&[&inside[..], &["exec", "--name", "other", "0", "--", "true"]].concat());
+    assert!(said(&output).contains("no host of lab other can be entered"), "{}", said(&output));
+    assert_eq!(said(&runtime.lab(&[&inside[..], &["down", "--name", "other"]].concat())), "Lab other is down.\n");
 
     let output = runtime.lab(&["shape", "wan", "--delay", "7ms"]);
     assert_eq!(said(&output), "Link wan of lab lab is shaped: delay 7ms.\n");

@@ -39,6 +39,12 @@ pub(super) fn rsh(name: &Name, words: &[OsString]) -> Result<(), Failure> {
 /// A command in a host, which it is told.
 pub(super) fn command(state: &State, host: &str, program: &OsStr) -> Result<Command, Failure> {
     let host = state.host(host)?;
+    // The user namespace of a lab has no rights over that of another.
+    if let Some(here) = env::var_os(LAB_VARIABLE).filter(|here| *here != *state.name.to_string()) {
+        let (here, there) = (here.display().to_string(), &state.name);
+        let words = format!("this is a host of lab {here}, from which no host of lab {there} can be entered");
+        return Err(Failure::Runtime(words));
+    }
     let mut command = host.command(program);
     command.env(LAB_VARIABLE, state.name.to_string()).env(HOST_VARIABLE, host.index().to_string());
     let directory = state::own_directory()?;
