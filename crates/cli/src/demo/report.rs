@@ -82,7 +82,7 @@ impl Report {
         let rows = self.rows();
         let measured = rows.iter().flat_map(|row| row.results(weft)).chain(self.transfers(weft));
         let mut document = measurement.end(format!("to {}", self.remote), settings, measured.collect(), weft);
-        document.not_measured = self.measured.no_tcp.iter().map(missing).collect();
+        document.not_measured = self.measured.no_tcp.as_deref().map(missing).into_iter().collect();
         document
     }
 
@@ -189,8 +189,8 @@ impl Row {
     }
 }
 
-fn missing(reason: &String) -> Missing {
-    Missing { contestant: TCP.into(), reason: reason.clone(), is_failure: false }
+fn missing(reason: &str) -> Missing {
+    Missing { contestant: TCP.into(), reason: reason.into(), is_failure: false }
 }
 
 /// A figure of processes that were started once.
