@@ -7,7 +7,7 @@
 //! router between two IP networks: packets of IP alone, and super-packets whole where nothing is about single ones. Or
 //! by packet rings between two Ethernet interfaces: every frame, of whatever protocol.
 //!
-//! A process of its own carries them ([`serve`]). It stamps each packet when it takes it in, and the links of
+//! A process of its own carries them ([`serve()`]). It stamps each packet when it takes it in, and the links of
 //! `weft-emulate` say when it goes on. How much later than that it did is in the [`Report`].
 #![forbid(unsafe_code)]
 
