@@ -30,9 +30,9 @@ fn a_file_keeps_its_digest() {
         let path = directory.join("file");
         fs::write(&path, content).unwrap();
         let json = demo_json(&["--file", path.to_str().unwrap()]);
-        assert_eq!(json["bytes"], content.len());
+        assert_eq!(json["settings"]["bytes"], content.len());
         for place in ["here", "there", "read_back"] {
-            assert_eq!(json["transfer"]["sha256"][place], digest);
+            assert_eq!(json["settings"]["sha256"][place], digest);
         }
     }
     fs::remove_dir_all(&directory).unwrap();

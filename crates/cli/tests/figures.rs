@@ -85,7 +85,7 @@ fn what_is_wrong_is_said_before_anything_is_measured() {
     }
     let output = figures(&["--list"]);
     let list = said(&output);
-    assert!(list.contains("How long does a cut link hold data up?"), "{list}");
+    assert!(list.contains("How long does a cut hold data up?"), "{list}");
     assert!(list.lines().all(|line| line.len() <= 80), "{list}");
     let detail = said(&figures(&["--list", "cuts", "mpi"]));
     for part in ["longest pause", "weft perf cuts --cuts 1000", "7.0 minutes", "MPICH", "weft perf mpi"] {

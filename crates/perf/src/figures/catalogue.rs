@@ -16,7 +16,7 @@ pub(crate) enum Scale {
 pub(crate) struct Experiment {
     /// As it is typed; its files are called so.
     pub(crate) name: &'static str,
-    /// What it asks, in at most 40 letters.
+    /// What it asks, in at most 37 letters.
     pub(crate) question: &'static str,
     /// What is varied.
     pub(crate) axes: &'static str,
@@ -131,7 +131,7 @@ pub(crate) const ALL: [Experiment; 23] = [
         ["bandwidth --size 64K --quick", "bandwidth --size 4K,16K,64K,256K,1M"],
         [0.2, 3.0, 5.0],
     )
-    .asks("How many bytes a second, at what cost?", "size", "throughput; processor time of both sides"),
+    .asks("How fast are streams, at what cost?", "size", "throughput; processor time of both sides"),
     Experiment::new("rate", IWARP_NICS, ["rate --quick", "rate --size 8,64,512"], [0.2, 1.5, 2.5]).asks(
         "How many small messages a second?",
         "size",
@@ -156,7 +156,7 @@ pub(crate) const ALL: [Experiment; 23] = [
         [0.6, 2.5, 4.0],
     )
     .asks(
-        "What computation does a transfer hide?",
+        "How much computation is hidden?",
         "target (silent, computing, polling), size, computation",
         "overlap, hidden share",
     ),
@@ -241,7 +241,7 @@ pub(crate) const ALL: [Experiment; 23] = [
         [0.7, 4.7, 130.0],
     )
     .asks(
-        "How long does a cut link hold data up?",
+        "How long does a cut hold data up?",
         "contestant",
         "longest pause, time to full speed, operations counted once, bytes lost",
     )
@@ -282,7 +282,7 @@ pub(crate) const ALL: [Experiment; 23] = [
         [0.1, 1.5, 30.0],
     )
     .asks(
-        "How long does an exchange of halos take?",
+        "How long does a halo exchange take?",
         "ranks, dimensions, contiguous or strided faces",
         "time of all puts and the fence",
     )
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn each_says_what_it_asks_and_of_what() {
         for one in &ALL {
-            assert!(one.question.ends_with('?') && one.question.len() <= 40, "{}: {}", one.name, one.question);
+            assert!(one.question.ends_with('?') && one.question.len() <= 37, "{}: {}", one.name, one.question);
             assert!(!one.axes.is_empty() && !one.metrics.is_empty() && one.name.len() <= 16, "{}", one.name);
         }
     }
