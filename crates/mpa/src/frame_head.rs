@@ -32,7 +32,7 @@ impl FrameHead {
 
     /// The first bytes of the ULPDU, as many as are there, at most `N`: enough to read its header before all of it has
     /// come. They lie in `bytes` where no marker is between them, else in `scratch`. `bytes` as in
-    /// [`Deframer::peek`].
+    /// [`Deframer::peek`](crate::Deframer::peek).
     #[inline]
     #[must_use]
     pub fn head<'a, const N: usize>(&self, bytes: &'a [u8], scratch: &'a mut [u8; N]) -> &'a [u8] {

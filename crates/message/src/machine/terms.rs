@@ -40,7 +40,7 @@ pub struct Receive<R> {
     pub user: R,
 }
 
-/// What [`Machine::peek`] found: a message that no receive has taken.
+/// What [`Machine::peek`](crate::Machine::peek) found: a message that no receive has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
     /// Its sender.

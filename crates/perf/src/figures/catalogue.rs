@@ -102,7 +102,7 @@ pub(crate) const ALL: [Experiment; 23] = [
         "latency",
         IWARP_NICS,
         ["latency --size 8,4K --quick", "latency --size 8,64,512,4K,32K,256K"],
-        [0.4, 3.5, 6.0],
+        [0.2, 3.5, 6.0],
     )
     .asks("How long does a message take?", "size", "half round trip: median, distribution"),
     Experiment::new(
@@ -137,7 +137,7 @@ pub(crate) const ALL: [Experiment; 23] = [
         "size",
         "messages a second",
     ),
-    Experiment::new("split", OUT_OF_ORDER, ["split --size 16K --quick", "split"], [0.6, 5.0, 8.0])
+    Experiment::new("split", OUT_OF_ORDER, ["split --size 16K --quick", "split"], [0.2, 5.0, 8.0])
         .asks(
             "Which stage belongs on which thread?",
             "split, size, markers, cache",
