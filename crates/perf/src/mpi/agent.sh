@@ -2,8 +2,11 @@
 # Starts a command in a host of a test network, as `ssh [OPTIONS] HOST COMMAND` would. The hosts are WEFT_MPI_NEAR, where this runs, and
 # WEFT_MPI_FAR, the network of the process WEFT_MPI_FAR_PROCESS. There, a host's name is its address, so that everybody can resolve it, and
 # /sys shows its own interfaces. `--words HOST PROGRAM ARGUMENT...` leaves the arguments as they are.
-line='hostname "$0" && mount -t sysfs sysfs /sys && eval "$1"'
-words='hostname "$0" && mount -t sysfs sysfs /sys && exec "$@"'
+# A /sys that shows them already can't be mounted again.
+shown='sed -n "s/^ *\([^:]*\):.*/\1/p" /proc/net/dev | while read -r name; do [ -e "/sys/class/net/$name" ] || exit 1; done'
+own="{ $shown || mount -t sysfs sysfs /sys; }"
+line='hostname "$0" && '"$own"' && eval "$1"'
+words='hostname "$0" && '"$own"' && exec "$@"'
 if [ "$1" = --words ]; then
     shift
     exec unshare --uts --mount -- sh -c "$words" "$@"
