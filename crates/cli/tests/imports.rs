@@ -1,5 +1,5 @@
-//! No file is part of an import circle of more than two files of its crate, but for the circles that are listed here, and
-//! the rooms of `weft-perf` are floors: each imports only those below it.
+//! No file is part of an import circle of more than two files of its crate, but for the circles that are listed here,
+//! and the rooms of `weft-perf` are floors: each imports only those below it.
 //!
 //! An import is a path that begins with `crate`, `super`, `self` or a module below, in a `use` or elsewhere. What a
 //! file only re-exports (`pub use`) it does not import: the path leads to the file that defines it.

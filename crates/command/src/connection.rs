@@ -387,7 +387,7 @@ impl Link {
         }
     }
 
-    /// Waits for a Write of the peer that notifies ([`WorkRequest::notify`]), and makes room for the notice of the next.
+    /// Waits for a Write of the peer that notifies ([`WorkRequest::notify`]), and makes room for the next notice.
     ///
     /// # Errors
     ///

@@ -254,10 +254,10 @@ impl Rail {
         self.unasked >= every || fills && (window < 4 * least || self.unasked >= every / 2)
     }
 
-    /// When the peer is probed for want of an acknowledgement. `peer_delay`: how long it may put one off. `freshest`: the
-    /// rail that the peer has answered on last. Where it has done so though this one was due, no silence of the peer counts,
-    /// and the variation of that rail does: this one's may be that of a pause that is over, and is sampled no more once it
-    /// is cut.
+    /// When the peer is probed for want of an acknowledgement. `peer_delay`: how long it may put one off. `freshest`:
+    /// the rail on which the peer has answered last. Where that was after this rail's last packet, the peer is not
+    /// silent, and the variation of that rail counts: this one's may be that of a pause that is over, and a rail that
+    /// is cut has no more samples.
     pub(crate) fn probe_at(&self, peer_delay: Duration, most: Duration, freshest: Option<Answered>) -> Option<Time> {
         if !self.sent.is_flying() {
             return None;
