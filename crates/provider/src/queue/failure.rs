@@ -144,7 +144,7 @@ pub(super) unsafe fn words(
         return text.as_ptr();
     }
     let copied = text.count_bytes().min(length - 1);
-    // SAFETY: The caller promises so many bytes.
+    // SAFETY: The caller promises that many bytes.
     unsafe {
         ptr::copy(text.as_ptr(), buffer, copied);
         buffer.add(copied).write(0);

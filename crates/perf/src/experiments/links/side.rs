@@ -446,7 +446,7 @@ fn send_writes(transport: Transport, ends: &Ends) -> Result<Account, Failure> {
     Ok(account)
 }
 
-/// Writes until the time is over, with so many under way.
+/// Writes until the time is over, with this many under way.
 fn write_all(
     link: &Link,
     slice: Slice,
