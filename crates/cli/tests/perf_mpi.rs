@@ -16,7 +16,7 @@ fn perf(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The report; `None` when this machine has no MPI library or no compiler.
+/// The report, and what a person sees, in one line; `None` when this machine has no MPI library or no compiler.
 fn report_of(arguments: &[&str]) -> Option<(Value, String)> {
     let output = perf(arguments);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -25,6 +25,7 @@ fn report_of(arguments: &[&str]) -> Option<(Value, String)> {
         return None;
     }
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     Some((serde_json::from_slice(&output.stdout).unwrap(), text))
 }
 
