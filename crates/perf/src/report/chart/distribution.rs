@@ -16,6 +16,9 @@ const LEFT: f64 = 86.0;
 /// The heights of the two panels.
 const HEIGHTS: [f64; 2] = [230.0, 190.0];
 
+/// Fewer samples than this make no distribution: the table has them.
+const LEAST_SAMPLES: u64 = 5;
+
 /// About the most points of a line; smaller steps are drawn as one.
 const MOST_POINTS: usize = 240;
 
@@ -25,8 +28,11 @@ const TOLD: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 /// For each facet of these rows the distributions at the least and at the largest value of the axis. Rows with and without
 /// something are in one picture, those without it with thinner lines.
 pub(super) fn draw(rows: &[&Row], styles: &Styles) -> Vec<Picture> {
-    let kept: Vec<&Row> =
-        rows.iter().copied().filter(|row| !is_bound(&row.contestant) && row.histogram().is_some()).collect();
+    let is_kept = |row: &&Row| !is_bound(&row.contestant) && row.histogram().is_some_and(|all| samples(&all) > 0);
+    let kept: Vec<&Row> = rows.iter().copied().filter(is_kept).collect();
+    if kept.iter().all(|row| row.histogram().is_none_or(|all| samples(&all) < LEAST_SAMPLES)) {
+        return Vec::new();
+    }
     let (key, flag) = (axis(&kept), flag(&kept));
     let along: Vec<&str> = [key, flag].into_iter().flatten().collect();
     let mut pictures = Vec::new();
@@ -101,8 +107,12 @@ fn picture(rows: &[&Row], label: &str, flag: Option<&str>, styles: &Styles) -> O
 
 /// How much was seen of each.
 fn seen(lines: &[Line]) -> String {
-    let of = |(name, _, _, histogram): &Line| format!("{name} {}", histogram.counts.iter().sum::<u64>());
+    let of = |(name, _, _, histogram): &Line| format!("{name} {}", samples(histogram));
     lines.iter().map(of).collect::<Vec<_>>().join(", ")
+}
+
+fn samples(histogram: &Histogram) -> u64 {
+    histogram.counts.iter().sum()
 }
 
 fn horizontal(row: &Row, lines: &[Line]) -> Option<Axis> {
@@ -186,6 +196,7 @@ fn told(row: &Row, mut points: Vec<Point>) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::{Better, Case, Launch};
 
     #[test]
     fn a_long_histogram_becomes_a_short_line_that_keeps_its_end() {
@@ -196,6 +207,17 @@ mod tests {
         assert_eq!(merged.counts.iter().sum::<u64>(), 100_000);
         assert_eq!(merged.values.last(), histogram.values.last());
         assert!((merged.quantile(0.5).unwrap() / histogram.quantile(0.5).unwrap() - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_few_samples_are_no_distribution() {
+        let drawn = |count: u64| {
+            let histogram = Some(Histogram { values: vec![1.0, 2.0], counts: vec![1, count - 1] });
+            let launch = Launch { histogram, ..Launch::of(0, 1.0) };
+            let row = Row::new("edge", Case::new(), ("pause", "ms", Better::Less), vec![launch]);
+            draw(&[&row], &Styles::of(&["edge"])).len()
+        };
+        assert_eq!([drawn(2), drawn(LEAST_SAMPLES)], [0, 1]);
     }
 
     #[test]
