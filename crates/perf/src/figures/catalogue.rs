@@ -102,7 +102,7 @@ pub(crate) const ALL: [Experiment; 23] = [
         "latency",
         IWARP_NICS,
         ["latency --size 8,4K --quick", "latency --size 8,64,512,4K,32K,256K"],
-        [0.2, 3.5, 6.0],
+        [0.2, 2.1, 6.0],
     )
     .asks("How long does a message take?", "size", "half round trip: median, distribution"),
     Experiment::new(
@@ -227,12 +227,15 @@ pub(crate) const ALL: [Experiment; 23] = [
         "bandwidth-far",
         CLUSTERS,
         [
-            "bandwidth --lab 1G --size 16K --delay 0us,1ms --vs sockets --quick",
-            "bandwidth --lab 1G --size 16K --delay 0us,1ms,4ms --vs edge,sockets",
+            "bandwidth --lab 1G --size 16K --iterations 400 --delay 0us,1ms --vs sockets --quick",
+            "bandwidth --lab 1G --size 16K --iterations 4000 --delay 0us,1ms,4ms --vs edge,sockets",
         ],
         [0.2, 1.2, 6.0],
     )
-    .long("bandwidth --lab 1G --size 4..16K --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms --vs edge,sockets")
+    .long(
+        "bandwidth --lab 1G --size 4..16K --iterations 4000 --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms \
+         --vs edge,sockets",
+    )
     .asks("How many bytes a second afar?", "round trip, size", "throughput; processor time of both sides"),
     Experiment::new(
         "cuts",
