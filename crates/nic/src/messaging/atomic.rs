@@ -7,10 +7,11 @@ use weft_message::{Failure, Ticket};
 use weft_rdmap::{RequestFlags, SendRequest};
 use weft_wire::atomic_call::{AtomicCall, AtomicStatus};
 
+use super::atomic_post::AtomicPost;
 use super::core::Core;
 use super::host::Answered;
 use super::link::Purpose;
-use super::request::{AtomicPost, Completed, EndpointFailure, Event};
+use super::request::{Completed, EndpointFailure, Event};
 use super::transfer::{Transfer, UserAtomic};
 
 /// Bytes of a cell.

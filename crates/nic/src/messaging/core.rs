@@ -13,12 +13,13 @@ use weft_message::{Machine, Terms};
 use weft_rdmap::{CompletionKind, Status, StreamError};
 
 use super::Engine;
+use super::atomic_post::AtomicPost;
 use super::host::{NicHost, copied, injected_bytes, receive_of, send_of};
 use super::link::{Link, Purpose};
 use super::peers::Peers;
 use super::request::{
-    Address, AtomicPost, Completed, Completions, EndpointError, EndpointFailure, Event, MAX_ADDRESSES, Match, Peek,
-    ReceivePost, SendPost, TransferPost, Warning,
+    Address, Completed, Completions, EndpointError, EndpointFailure, Event, MAX_ADDRESSES, Match, Peek, ReceivePost,
+    SendPost, TransferPost, Warning,
 };
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
 use super::waiting::{PendingTakeover, Unconfirmed};

@@ -2,6 +2,7 @@
 //! answers peers and executes atomics, so they make progress while the application computes.
 
 mod atomic;
+mod atomic_post;
 mod buffer_pool;
 mod closing;
 mod connect;
@@ -24,6 +25,7 @@ use crate::offer::Transport;
 use ::core::time::Duration;
 use std::net::SocketAddr;
 
+pub use self::atomic_post::AtomicPost;
 pub(crate) use self::closing::{Closable, Closing, Movement};
 pub(crate) use self::connect::offer;
 pub(crate) use self::core::{Core as EndpointEngine, Opening};

@@ -7,7 +7,8 @@ use weft_message::{RemotePart, Ticket};
 use weft_rdmap::{InlineBytes, Operation, Payload, RemoteTarget, Status, StreamError};
 use weft_wire::rdmap::AtomicCode;
 
-use super::request::{AtomicPost, Completed, EndpointFailure, Level, RemotePiece, RemotePlace, SendPost, TransferPost};
+use super::atomic_post::AtomicPost;
+use super::request::{Completed, EndpointFailure, Level, RemotePiece, RemotePlace, SendPost, TransferPost};
 use crate::error::ConnectionError;
 
 /// Long transfers are cut into requests of so many bytes.
