@@ -329,7 +329,7 @@ fn yielding(pending: &[Pending], places: usize, now: Time) -> Yielding {
 }
 
 /// Callers that a listener has accepted and that have not confirmed yet. A further one takes the place of the oldest
-/// (see [`Yielding`]); who calls from where it says confirms within a round trip.
+/// (see [`Yielding`]); a caller at the address that it gives confirms within a round trip.
 pub(super) const MOST_UNCONFIRMED: usize = 256;
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 # WEFT_MPI_FAR, the network of the process WEFT_MPI_FAR_PROCESS. There, a host's name is its address, so that everybody can resolve it, and
 # /sys shows its own interfaces. `--words HOST PROGRAM ARGUMENT...` leaves the arguments as they are.
 # A /sys that shows them already can't be mounted again.
-shown='sed -n "s/^ *\([^:]*\):.*/\1/p" /proc/net/dev | while read -r name; do [ -e "/sys/class/net/$name" ] || exit 1; done'
+names='sed -n "s/^ *\([^:]*\):.*/\1/p" /proc/net/dev'
+shown="$names"' | while read -r name; do [ -e "/sys/class/net/$name" ] || exit 1; done'
 own="{ $shown || mount -t sysfs sysfs /sys; }"
 line='hostname "$0" && '"$own"' && eval "$1"'
 words='hostname "$0" && '"$own"' && exec "$@"'

@@ -124,8 +124,8 @@ pub(super) fn axis<'a>(rows: &[&'a Row]) -> Option<&'a str> {
     keys.max_by_key(|key| (count(key), std::cmp::Reverse(rank(key))))
 }
 
-/// Groups of rows that differ in these keys and the contestant alone, in the order of the rows. Bounds are in each group
-/// whose case theirs does not contradict.
+/// Groups of rows that differ in these keys and the contestant alone, in the order of the rows. Bounds are in each
+/// group whose case theirs does not contradict.
 pub(super) fn facets<'a>(rows: &[&'a Row], along: &[&str]) -> Vec<Facet<'a>> {
     let differing: Vec<&str> =
         keys(rows).into_iter().filter(|key| !along.contains(key) && values(rows, key).len() > 1).collect();

@@ -7,8 +7,8 @@ use weft_command::interrupt::Interrupt;
 use crate::runner::plan::{Plan, Results};
 use crate::runner::session;
 
-/// Measures. Fails only when the transport itself can't be measured; a peer that can't is noted. An interrupt ends it with
-/// what there is until then.
+/// Measures. Fails only when the transport itself can't be measured; a peer that can't is noted. An interrupt ends it
+/// with what there is by then.
 pub(crate) fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Results, Failure> {
     let mut results = Results::default();
     find_out_who_can(plan, &mut results)?;

@@ -25,8 +25,8 @@ const MOST_POINTS: usize = 240;
 /// Percentiles that have a note.
 const TOLD: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// For each facet of these rows the distributions at the least and at the largest value of the axis. Rows with and without
-/// something are in one picture, those without it with thinner lines.
+/// For each facet of these rows the distributions at the least and at the largest value of the axis. Rows with and
+/// without something are in one picture, those without it with thinner lines.
 pub(super) fn draw(rows: &[&Row], styles: &Styles) -> Vec<Picture> {
     let is_kept = |row: &&Row| !is_bound(&row.contestant) && row.histogram().is_some_and(|all| samples(&all) > 0);
     let kept: Vec<&Row> = rows.iter().copied().filter(is_kept).collect();
