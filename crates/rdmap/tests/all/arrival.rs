@@ -1,9 +1,7 @@
 //! Whatever the order in which segments arrive, memory and completions are those of a model that knows nothing of
 //! segments.
 
-mod pair;
-
-use pair::{Area, Flying, Pair, Refused, Rights, Side, config, inline, target};
+use crate::pair::{Area, Flying, Pair, Refused, Rights, Side, config, inline, target};
 use proptest::prelude::*;
 use weft_base::{Gather, Random, Stag};
 use weft_rdmap::{

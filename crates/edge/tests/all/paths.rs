@@ -1,13 +1,11 @@
 //! Paths that change, and paths that drop what is marked with ECT, in virtual time (RFC 9000 sections 9.4 and 13.4.2).
 
-mod world;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use crate::world::links::address_on;
+use crate::world::{Faults, World};
 use weft_edge::{Event, Settings};
-use world::links::address_on;
-use world::{Faults, World};
 
 const MS: Duration = Duration::from_millis(1);
 

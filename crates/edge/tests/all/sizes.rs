@@ -1,12 +1,10 @@
 //! How large datagrams are while the path stops, loses or carries less for a while, in virtual time (RFC 8899).
 
-mod world;
-
 use core::time::Duration;
 
+use crate::world::links::Link;
+use crate::world::{Faults, World};
 use weft_edge::Settings;
-use world::links::Link;
-use world::{Faults, World};
 
 const FULL: usize = 8972;
 const MS: Duration = Duration::from_millis(1);

@@ -1,9 +1,7 @@
 //! A peer that sends whatever it likes: no byte lands outside what was granted, no byte leaves that was not, nothing
 //! panics, and every request completes exactly once.
 
-mod pair;
-
-use pair::{Area, Flying, Rights, Side, config, gather, inline, memory, send, target};
+use crate::pair::{Area, Flying, Rights, Side, config, gather, inline, memory, send, target};
 use proptest::prelude::*;
 use weft_base::{MessageNumber, Random, Slice, Stag};
 use weft_rdmap::{Arrival, AtomicCode, Closed, Operation, Role, StreamConfig};

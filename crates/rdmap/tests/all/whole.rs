@@ -1,8 +1,6 @@
 //! Sends that pass the queues by: what they may pass, and what they may be taken for.
 
-mod pair;
-
-use pair::{Flying, Pair, Rights, Side, carry, config, gather, inline, send, target};
+use crate::pair::{Flying, Pair, Rights, Side, carry, config, gather, inline, send, target};
 use proptest::prelude::*;
 use weft_base::{Gather, MessageNumber, Stag};
 use weft_rdmap::{

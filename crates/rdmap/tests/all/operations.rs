@@ -1,8 +1,6 @@
 //! The rules of sending, answering and completing, one test each.
 
-mod pair;
-
-use pair::{Area, Pair, Rights, Side, carry, config, gather, inline, memory, send, target};
+use crate::pair::{Area, Pair, Rights, Side, carry, config, gather, inline, memory, send, target};
 use weft_base::{Gather, Slice, Stag};
 use weft_rdmap::{
     Action, AtomicCode, Closed, CompletionKind, Operation, PostError, ReadyKind, RequestFlags, Role, SendRequest,

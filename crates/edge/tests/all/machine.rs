@@ -1,9 +1,8 @@
 //! Two connections over a bad network, in virtual time.
 
-mod world;
-
 use core::time::Duration;
 
+use crate::world::{Faults, World, address, established};
 use weft_base::{Gather, Random, Time};
 use weft_edge::{
     Batch, Confirmation, Connection, Ending, Established, Event, Meta, Options, Segment, Settings, Sink, Verdict,
@@ -12,7 +11,6 @@ use weft_wire::edge::ConnectionId;
 use weft_wire::edge::ack::{Ack, EcnCounts, MoreRanges};
 use weft_wire::edge::frame::Frame;
 use weft_wire::edge::packet::{Builder, Header, Packet};
-use world::{Faults, World, address, established};
 
 fn settings(random: &mut Random) -> Settings {
     Settings {

@@ -1,9 +1,7 @@
 //! Where a lower layer cuts segments again, whatever it makes of a message: two cuttings, any order, any loss. Each
 //! byte is placed once, and memory and completions are those of the messages.
 
-mod pair;
-
-use pair::{Area, Flying, Refused, Rights, Side, config, memory};
+use crate::pair::{Area, Flying, Refused, Rights, Side, config, memory};
 use proptest::prelude::*;
 use weft_base::{MessageNumber, Random};
 use weft_rdmap::{Arrival, Later, LowerTraits, Role, State, Status, StreamConfig, Violation};

@@ -1,13 +1,11 @@
 //! What a connection gets out of paths with delay, in virtual time: its window must grow to what the path holds, also
 //! where the pacer is what holds packets back.
 
-mod world;
-
 use core::time::Duration;
 
+use crate::world::links::Link;
+use crate::world::{Faults, World};
 use weft_edge::Settings;
-use world::links::Link;
-use world::{Faults, World};
 
 /// Bytes of a full datagram, of these what is no payload, and what Ethernet, IP and UDP put around it.
 const DATAGRAM: f64 = 1472.0;

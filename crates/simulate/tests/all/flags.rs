@@ -11,6 +11,8 @@ use weft_nic::Rails;
 use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest};
 use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, Shuffle, Tag, World};
 
+use crate::seeds::seeds;
+
 /// Bytes of a block.
 const BLOCK: usize = 12_000;
 /// Which of them are written once more.
@@ -132,13 +134,9 @@ fn lay(world: &World, networks: usize) {
     }
 }
 
-fn seeds() -> u64 {
-    std::env::var("WEFT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
-}
-
 #[test]
 fn over_edge_writes_are_seen_in_their_order() {
-    for seed in 0..seeds() {
+    for seed in seeds(30) {
         run::<Edge>(seed, Setting::default()).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
     }
 }
@@ -146,7 +144,7 @@ fn over_edge_writes_are_seen_in_their_order() {
 /// Whoever registers a buffer twice may write to it by either STag.
 #[test]
 fn over_edge_writes_by_two_stags_of_one_buffer_are_seen_in_their_order() {
-    for seed in 0..seeds() {
+    for seed in seeds(30) {
         let setting = Setting { has_two_names: true, networks: [0, 2, 3][(seed % 3) as usize] };
         run::<Edge>(seed, setting).unwrap_or_else(|text| panic!("seed {seed}, {} networks: {text}", setting.networks));
     }

@@ -4,6 +4,8 @@ use weft_mpa::MarkerSpacing;
 use weft_nic::{Offer, Settings, Split, Verify};
 use weft_simulate::{Behaviour, Break, Scenario, Segments};
 
+use crate::seeds::seeds;
+
 const VERIFY: [Verify; 2] = [Verify::BeforePlace, Verify::LargeInPlace];
 
 /// A scenario whose settings follow from its seed too.
@@ -33,14 +35,9 @@ fn varied(seed: u64) -> Scenario {
 
 #[test]
 fn everything_happens_on_a_network_that_behaves() {
-    for seed in 0..seeds(120) {
+    for seed in seeds(120) {
         varied(seed).run().unwrap();
     }
-}
-
-/// How many seeds a test has: more by WEFT_SEEDS.
-fn seeds(usual: u64) -> u64 {
-    std::env::var("WEFT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 /// Both ends on networks that show what comes as it comes, in any order and cut anywhere.
@@ -57,14 +54,14 @@ fn out_of_order(seed: u64) -> Scenario {
 
 #[test]
 fn everything_happens_as_well_when_segments_are_placed_as_they_come() {
-    for seed in 5000..5000 + seeds(40) {
+    for seed in seeds(40).map(|seed| 5000 + seed) {
         out_of_order(seed).run().unwrap();
     }
 }
 
 #[test]
 fn every_request_ends_exactly_once_when_a_stream_out_of_order_is_damaged_or_breaks() {
-    for seed in 6000..6000 + seeds(40) {
+    for seed in seeds(40).map(|seed| 6000 + seed) {
         damaged(seed).run().unwrap();
     }
 }

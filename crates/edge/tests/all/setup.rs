@@ -1,15 +1,13 @@
 //! Set-up over a bad network, and a connection that comes of it.
 
-mod world;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use crate::world::{Faults, World, address};
 use weft_base::{Random, Time};
 use weft_edge::setup::{Answering, Call, Caller, Door, DoorSettings, Fresh, Key, Knock, Outcome, SetupTimes, Words};
 use weft_edge::{Established, Event, Settings};
 use weft_wire::edge::{ConnectionId, setup};
-use world::{Faults, World, address};
 
 /// Who is called, as a NIC would do it.
 struct Called {

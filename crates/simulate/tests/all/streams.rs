@@ -2,6 +2,8 @@
 
 use weft_simulate::{ReceivePolicy, StreamReport, StreamScenario};
 
+use crate::seeds::seeds;
+
 fn run(scenario: StreamScenario) -> StreamReport {
     scenario.run().unwrap_or_else(|error| panic!("{scenario:?}: {error}"))
 }
@@ -33,8 +35,7 @@ fn with_five_percent_late_only_place_keeps_nothing_and_waits_for_nothing() {
 
 #[test]
 fn under_all_faults_each_byte_arrives_once() {
-    let seeds = std::env::var("WEFT_SEEDS").map_or(30, |text| text.parse().expect("WEFT_SEEDS is a number"));
-    for seed in 0..seeds {
+    for seed in seeds(30) {
         let policy = POLICIES[seed as usize % 3];
         let faults = |bit: u64, most: u32| if seed >> bit & 1 == 1 { most } else { 0 };
         let (late, lost, cut) = (faults(0, 50_000), faults(1, 20_000), faults(2, 300_000));

@@ -2,9 +2,7 @@
 //! table in
 //! `docs/conformance.md`.
 
-mod pair;
-
-use pair::{Area, DOMAIN, Flying, Refused, Rights, Side, config, inline, memory, send, target};
+use crate::pair::{Area, DOMAIN, Flying, Refused, Rights, Side, config, inline, memory, send, target};
 use weft_base::{MessageNumber, Stag};
 use weft_rdmap::{
     Action, Arrival, AtomicCode, Closed, Later, Operation, ReadyKind, Role, State, Status, StreamConfig, StreamError,

@@ -14,7 +14,6 @@
 //!
 //! And rails that other engines serve, where such an engine takes damaged payload for good: 9.
 
-use core::ops::Range;
 use core::time::Duration;
 
 use weft_base::{Edge, Time};
@@ -22,16 +21,7 @@ use weft_emulate::Loss;
 use weft_nic::{OutOfOrder, Progress, Rails, Settings};
 use weft_simulate::{HelperThreads, MessageScenario, PacketBehaviour, Scenario};
 
-fn seeds(count: u64) -> Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("WEFT_SEED"), number("WEFT_SEEDS")) {
-        (Some(one), _) => one..one + 1,
-        (None, asked) => {
-            let first = number("WEFT_FIRST_SEED").unwrap_or(0);
-            first..first + asked.unwrap_or(count)
-        }
-    }
-}
+use crate::seeds::seeds;
 
 /// A scenario whose settings follow from its seed too.
 fn varied(seed: u64) -> Scenario {

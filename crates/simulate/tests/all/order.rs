@@ -14,6 +14,8 @@ use weft_nic::{PostError, Rails};
 use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest};
 use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, Tag, World};
 
+use crate::seeds::seeds;
+
 /// Parts of a place: what is written first, two blocks that come later, a word, and the flag that ends a round.
 const FIRST: Range<usize> = 0..12_000;
 const SECOND: Range<usize> = 12_000..15_000;
@@ -169,10 +171,6 @@ fn run<T: Tag>(case: Case, seed: u64, networks: usize) -> Result<Seen, String> {
     });
     outcome?;
     if finished { Ok(run.seen) } else { Err(format!("stuck after {}: {:?}", run.over, pair.active.queue_pair.error())) }
-}
-
-fn seeds(count: u64) -> Range<u64> {
-    0..std::env::var("WEFT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(count)
 }
 
 /// How many networks join the ends: one, with one rail; or three, with two flows each.

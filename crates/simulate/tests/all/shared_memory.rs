@@ -7,14 +7,7 @@ use weft_base::IwarpOrEdge;
 use weft_nic::{Progress, Split, Transport};
 use weft_simulate::{RingBehaviour, Scenario};
 
-/// How many seeds a test has.
-fn seeds(usual: u64) -> core::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    match number("WEFT_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("WEFT_SEEDS").unwrap_or(usual),
-    }
-}
+use crate::seeds::seeds;
 
 /// A scenario whose settings follow from its seed too.
 fn scenario(seed: u64, ring: RingBehaviour) -> Scenario {

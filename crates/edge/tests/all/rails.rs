@@ -1,13 +1,11 @@
 //! Two connections over several links, in virtual time, with the checkers of one rail.
 
-mod world;
-
 use core::time::Duration;
 
+use crate::world::links::{Link, address_on};
+use crate::world::{self, Faults, World};
 use weft_base::{Random, Time};
 use weft_edge::{Connection, RailAddress, RailState, Settings};
-use world::links::{Link, address_on};
-use world::{Faults, World};
 
 fn settings() -> Settings {
     Settings { rails: 16, credit: 4 << 20, ..Settings::default() }

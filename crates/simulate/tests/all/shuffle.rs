@@ -1,18 +1,10 @@
 //! Queue pairs and message endpoints over a lower layer that keeps no order. A failure names its seed; `WEFT_SEED` runs
 //! that one alone, and `WEFT_SEEDS` so many of them (10 000 are run at times).
 
-use core::ops::Range;
-
 use weft_nic::Verify;
 use weft_simulate::{Behaviour, MessageReport, MessageScenario, Report, Scenario, Shuffle, ShuffleFault};
 
-fn seeds(count: u64) -> Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("WEFT_SEED"), number("WEFT_SEEDS")) {
-        (Some(one), _) => one..one + 1,
-        (None, asked) => 0..asked.unwrap_or(count),
-    }
-}
+use crate::seeds::seeds;
 
 /// A scenario whose settings follow from its seed too.
 fn varied(seed: u64) -> Scenario {

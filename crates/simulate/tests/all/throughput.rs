@@ -37,5 +37,5 @@ fn table() -> String {
 #[test]
 fn edge_gets_what_it_got() {
     let table = table();
-    assert!(table == include_str!("throughput.txt"), "tests/throughput.txt has changed; it is now:\n{table}");
+    assert!(table == include_str!("throughput.txt"), "tests/all/throughput.txt has changed; it is now:\n{table}");
 }

@@ -1,15 +1,13 @@
 //! What somebody on the way says of packets (ICMP): a peer that lives loses nothing by it, one whose program has ended
 //! is noticed.
 
-mod world;
-
 use core::mem;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::world::{Faults, World, address};
 use weft_base::{Hint, HintKind, Quote};
 use weft_edge::{Ending, Settings};
-use world::{Faults, World, address};
 
 const KINDS: [HintKind; 3] = [HintKind::Refused, HintKind::Unreachable, HintKind::TooLarge(1280)];
 

@@ -2,10 +2,7 @@
 
 use weft_simulate::{MessageBreak, MessageScenario};
 
-fn seeds(count: u64) -> core::ops::Range<u64> {
-    let one = std::env::var("WEFT_SEED").ok().and_then(|seed| seed.parse().ok());
-    one.map_or(0..count, |seed| seed..seed + 1)
-}
+use crate::seeds::seeds;
 
 #[test]
 fn everything_arrives_once_and_in_order_on_a_network_that_behaves() {

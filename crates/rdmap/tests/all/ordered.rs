@@ -1,9 +1,7 @@
 //! Where order between Writes was promised: whatever comes late, twice, or cut in other places, memory ends as if all
 //! had come in order, and no flag is seen before what was written earlier.
 
-mod pair;
-
-use pair::{Area, DOMAIN, Flying, Refused, Rights, Side, config, memory};
+use crate::pair::{Area, DOMAIN, Flying, Refused, Rights, Side, config, memory};
 use proptest::prelude::*;
 use weft_base::{MessageNumber, Random};
 use weft_memory::AtomicOperation;

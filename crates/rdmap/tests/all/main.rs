@@ -1,0 +1,11 @@
+//! The tests in one program: it is linked once. Those that count all allocations of a process have their own.
+
+mod arrival;
+mod cuts;
+mod hostile;
+mod operations;
+mod ordered;
+#[path = "../pair/mod.rs"]
+mod pair;
+mod violations;
+mod whole;
