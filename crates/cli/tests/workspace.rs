@@ -6,7 +6,7 @@
 //! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code;
 //! - every crate from outside has its reason in `docs/dependencies.md`;
 //! - no line of Rust is wider than [`COLUMNS`], comments and strings included, which rustfmt leaves as they are;
-//! - the program in `README.md` is the one that `crates/weft/tests/hello.rs` runs.
+//! - the program in `README.md` is the one that `crates/weft/tests/all/hello.rs` runs.
 
 use std::collections::BTreeSet;
 use std::fs;

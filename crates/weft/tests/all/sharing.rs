@@ -1,12 +1,10 @@
 //! Queues shared by many: queue pairs on one completion queue, on one shared receive queue, threads on all of them.
 
-mod common;
-
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use common::{ALL, Kind, PATIENCE, each_kind};
+use crate::common::{ALL, Kind, PATIENCE, each_kind};
 use weft::verbs::{
     CompletionKind, CompletionQueue, ConnectOptions, Context, Error, ListenOptions, PostError, Progress,
     ProtectionDomain, QueuePair, QueuePairOptions, SharedReceiveQueue, Status, WorkRequest,

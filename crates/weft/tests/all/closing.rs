@@ -1,13 +1,11 @@
 //! How an endpoint is closed: what was accepted is delivered, however long the peer takes, or the program is told.
 
-mod common;
-
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Kind, PATIENCE};
+use crate::common::{Kind, PATIENCE};
 use weft::endpoint::{
     Address, Endpoint, EndpointAttributes, EndpointFailure, EventQueue, Match, PeerId, ReceivePost, SendPost,
 };

@@ -1,14 +1,12 @@
 //! How connections come about, and how they don't.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Kind, PATIENCE, Pair, each_kind};
+use crate::common::{Kind, PATIENCE, Pair, each_kind};
 use weft::verbs::{
     ConnectOptions, ConnectionError, Context, Error, ListenOptions, PortError, Progress, QueuePair, QueuePairOptions,
     ReadyKinds, Settings, StartError, StartReason, State, Transport, WorkRequest,
@@ -376,7 +374,7 @@ fn disconnecting_sends_what_was_posted_and_ends_both() {
         pair.active.queue_pair.disconnect(PATIENCE).unwrap();
         pair.active.done(2);
         pair.passive.done(1);
-        assert!(to.to_vec() == common::pattern(1_000_000));
+        assert!(to.to_vec() == crate::common::pattern(1_000_000));
         pair.wait_for_end();
         assert_eq!((pair.active.queue_pair.state(), pair.passive.queue_pair.state()), (State::Closed, State::Closed));
         assert_eq!((pair.active.queue_pair.error(), pair.passive.queue_pair.error()), (None, None));

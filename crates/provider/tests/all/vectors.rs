@@ -1,13 +1,10 @@
 //! Address vectors, as C programs use them.
 
-#[macro_use]
-mod support;
-
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::zeroed;
 use core::ptr;
 
-use support::*;
+use crate::support::*;
 use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 

@@ -1,10 +1,8 @@
 //! Endpoints on several engines of one NIC.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Kind, PATIENCE};
+use crate::common::{Kind, PATIENCE};
 use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
 use weft::verbs::{Context, Error, Progress, ProtectionDomain, Settings};
 

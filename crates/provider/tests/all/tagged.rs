@@ -1,13 +1,10 @@
 //! Messages with tags, as C programs send, receive and look for them.
 
-#[macro_use]
-mod support;
-
 use core::ffi::c_void;
 use core::mem::zeroed;
 use core::ptr;
 
-use support::*;
+use crate::support::*;
 use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 

@@ -1,14 +1,11 @@
 //! What the contract forbids, and peers that are not there: the error that the manual pages name, and never undefined
 //! behaviour.
 
-#[macro_use]
-mod support;
-
 use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
 use core::ptr;
 
-use support::*;
+use crate::support::*;
 use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 

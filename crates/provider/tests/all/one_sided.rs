@@ -1,13 +1,10 @@
 //! Reads, writes and atomic operations, as C programs do them.
 
-#[macro_use]
-mod support;
-
 use core::ffi::c_void;
 use core::mem::zeroed;
 use core::ptr;
 
-use support::*;
+use crate::support::*;
 use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 

@@ -1,14 +1,12 @@
 //! Code that the NIC calls can't use a NIC or an endpoint: it is told so, and nothing hangs.
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{ALL, Kind, PATIENCE};
+use crate::common::{ALL, Kind, PATIENCE};
 use weft::endpoint::{
     Completed, Completions, Endpoint, EndpointAttributes, EndpointError, EndpointFailure, Event, EventQueue, Match,
     PeerId, ReceivePost, RemotePlace, SendPost, Stag, TransferPost,

@@ -3,9 +3,7 @@
 //!
 //! More seeds: `WEFT_LAYOUT_SEEDS=100`; one that failed: `WEFT_LAYOUT_SEED=17 WEFT_LAYOUT_SEEDS=1`.
 
-mod ranks;
-
-use ranks::{TRANSPORTS, ranks};
+use crate::ranks::{TRANSPORTS, ranks};
 use weft::verbs::Transport;
 use weft::window::{
     Asserts, Block, Combine, Element, Error, Fence, Layout, LayoutError, OperationError, Team, Window, WindowOptions,

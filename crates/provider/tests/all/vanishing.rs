@@ -1,13 +1,10 @@
 //! Memory that a program unmaps while work uses it, or that nobody may write: an error of that work, never the
 //! process's end.
 
-#[macro_use]
-mod support;
-
 use core::ptr;
 use std::process::Command;
 
-use support::*;
+use crate::support::*;
 use weft_libfabric::abi::*;
 
 const PAGE: usize = 4096;
@@ -72,7 +69,9 @@ fn work_fails_whose_memory_has_gone_and_the_process_lives() {
     if std::env::var_os(TRANSPORT).is_none() {
         for transport in ["shm", "iwarp", "edge"] {
             let mut child = Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", "work_fails_whose_memory_has_gone_and_the_process_lives"]).env(TRANSPORT, transport);
+            child
+                .args(["--exact", "vanishing::work_fails_whose_memory_has_gone_and_the_process_lives"])
+                .env(TRANSPORT, transport);
             let output = child.output().unwrap();
             assert!(
                 output.status.success(),

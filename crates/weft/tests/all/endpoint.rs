@@ -1,13 +1,11 @@
 //! Endpoints over real TCP: messages of every size and protocol, one-sided transfers, atomics, and how they fail.
 
-mod common;
-
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Kind, PATIENCE, each_kind};
+use crate::common::{Kind, PATIENCE, each_kind};
 use weft::endpoint::{
     Address, AtomicPost, Combine, Completed, Element, Endpoint, EndpointAttributes, EndpointError, EndpointFailure,
     Event, EventQueue, IoBuffer, Level, Match, MessageSettings, PeerId, ReceivePost, RemotePlace, SendPost,

@@ -1,14 +1,11 @@
 //! Completion queues, counters, event queues and poll sets, as C programs use them.
 
-#[macro_use]
-mod support;
-
 use core::ffi::c_int;
 use core::mem::zeroed;
 use core::ptr;
 use std::time::{Duration, Instant};
 
-use support::*;
+use crate::support::*;
 use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 

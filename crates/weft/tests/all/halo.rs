@@ -2,7 +2,7 @@
 
 use weft::verbs::Transport;
 
-#[path = "../examples/halo.rs"]
+#[path = "../../examples/halo.rs"]
 #[allow(dead_code, reason = "the example's own command line")]
 mod halo;
 

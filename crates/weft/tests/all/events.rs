@@ -1,10 +1,8 @@
 //! Completion queues as descriptors, for poll loops of the application's own.
 
-mod common;
-
 use std::os::fd::AsFd;
 
-use common::{Pair, each_kind};
+use crate::common::{Pair, each_kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use weft::endpoint::EventQueue;
 use weft::verbs::{Arm, CompletionQueue, Progress, WorkRequest};
@@ -52,7 +50,7 @@ fn an_armed_queue_becomes_readable() {
 /// Between arming and sleeping a program looks once more. That leaves the NIC to its own thread.
 #[test]
 fn a_look_after_arming_does_not_take_the_nic_back() {
-    let pair = Pair::new(common::Kind::plain(Progress::Hybrid));
+    let pair = Pair::new(crate::common::Kind::plain(Progress::Hybrid));
     let context = &pair.context;
     let events = EventQueue::new(context).unwrap();
     let completions = &pair.passive.completions;
@@ -98,7 +96,7 @@ fn a_sleeper_is_woken_by_another_thread_that_sends() {
 
 #[test]
 fn only_what_was_solicited_wakes_a_queue_that_is_armed_for_that() {
-    let kind = common::Kind::plain(weft::verbs::Progress::Thread);
+    let kind = crate::common::Kind::plain(weft::verbs::Progress::Thread);
     let pair = Pair::new(kind);
     for id in 0..3 {
         pair.passive.queue_pair.post_receive(id, &[]).unwrap();

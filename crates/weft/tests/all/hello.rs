@@ -1,11 +1,9 @@
 //! The example of the README, run: both of its processes, as threads.
-#![forbid(unsafe_code)]
-
 use std::net::TcpListener;
 use std::thread;
 
 #[expect(dead_code, reason = "its `main` reads the command line")]
-#[path = "../examples/hello.rs"]
+#[path = "../../examples/hello.rs"]
 mod hello;
 
 #[test]

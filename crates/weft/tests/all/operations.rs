@@ -1,11 +1,9 @@
 //! Every operation of the verbs, over TCP.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use common::{Pair, each_kind, pattern};
+use crate::common::{Pair, each_kind, pattern};
 use weft::verbs::{
     Access, CompletionKind, ConnectOptions, ConnectionError, ListenOptions, MAX_INLINE, MarkerSpacing, Progress,
     QueuePairOptions, Settings, Status, StreamError, Terminate, Verify, WorkRequest,
@@ -57,10 +55,10 @@ const MARKERS: [Option<MarkerSpacing>; 4] =
 
 #[test]
 fn frames_of_every_form_carry_the_same() {
-    common::Kind::paths().for_each(frames_carry_the_same);
+    crate::common::Kind::paths().for_each(frames_carry_the_same);
 }
 
-fn frames_carry_the_same(kind: common::Kind) {
+fn frames_carry_the_same(kind: crate::common::Kind) {
     for verify in [Verify::BeforePlace, Verify::LargeInPlace] {
         for (crc, markers, large) in (0..16).map(|bits| (bits & 1 != 0, MARKERS[bits >> 1 & 3], bits & 8 != 0)) {
             let context = weft::verbs::Context::with_settings(Settings { verify, ..kind.settings() }).unwrap();
@@ -117,29 +115,29 @@ fn gathered_on_one_side_and_scattered_on_the_other() {
 #[test]
 fn memory_may_change_while_it_is_read() {
     // Each runs when it is called: so a part of the answer is laid out, and waits for room, when the memory changes.
-    let kind = common::Kind::plain(Progress::Caller);
+    let kind = crate::common::Kind::plain(Progress::Caller);
     const LENGTH: usize = 16 << 20;
     for large_fpdus in [true, false] {
         let (reader, owner) = (kind.context(), kind.context());
         let [reading, owning] = [&reader, &owner].map(|context| context.allocate_protection_domain().unwrap());
         let options = QueuePairOptions::default();
         let (active, passive) =
-            (common::End::new(&reader, &reading, &options), common::End::new(&owner, &owning, &options));
+            (crate::common::End::new(&reader, &reading, &options), crate::common::End::new(&owner, &owning, &options));
         let listener = owner.listen(kind.any(), &ListenOptions::default()).unwrap();
         let mut connect = ConnectOptions::default();
         connect.offer.mpa.extensions.large_fpdus = large_fpdus;
         active.queue_pair.start_connect(listener.local_address(), &connect).unwrap();
-        let incoming = listener.accept(common::PATIENCE).unwrap();
+        let incoming = listener.accept(crate::common::PATIENCE).unwrap();
         incoming.accept(&passive.queue_pair, &[]).unwrap();
-        passive.queue_pair.wait_connected(common::PATIENCE).unwrap();
-        active.queue_pair.wait_connected(common::PATIENCE).unwrap();
-        let source = owning.allocate(LENGTH, common::ALL).unwrap();
-        let sink = reading.allocate(LENGTH, common::ALL).unwrap();
+        passive.queue_pair.wait_connected(crate::common::PATIENCE).unwrap();
+        active.queue_pair.wait_connected(crate::common::PATIENCE).unwrap();
+        let source = owning.allocate(LENGTH, crate::common::ALL).unwrap();
+        let sink = reading.allocate(LENGTH, crate::common::ALL).unwrap();
         active.queue_pair.post(WorkRequest::read(sink.slice(..).unwrap(), source.remote(0)).id(1)).unwrap();
         let mut value = 0;
         let start = Instant::now();
         let completion = loop {
-            assert!(Some(start.elapsed()) < common::PATIENCE);
+            assert!(Some(start.elapsed()) < crate::common::PATIENCE);
             // As much as TCP takes.
             while owner.progress() {}
             value += 1;

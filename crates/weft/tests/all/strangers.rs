@@ -1,13 +1,9 @@
 //! Callers who say that they are somebody: what they get from an endpoint, and that its peers notice nothing of them.
-#![forbid(unsafe_code)]
-
-mod common;
-
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Kind, PATIENCE};
+use crate::common::{Kind, PATIENCE};
 use socket2::{Domain, Socket, Type};
 use weft::endpoint::{
     Address, Endpoint, EndpointAttributes, Event, EventQueue, JobKey, PeerId, ReceivePost, RemotePlace, SendPost,

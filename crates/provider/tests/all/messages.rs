@@ -1,14 +1,11 @@
 //! Messages without tags, as C programs send and receive them.
 
-#[macro_use]
-mod support;
-
 use core::mem::zeroed;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use support::*;
+use crate::support::*;
 use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 

@@ -1,13 +1,10 @@
 //! Counters of what peers do (`FI_RMA_EVENT`), as C programs have them.
 
-#[macro_use]
-mod support;
-
 use core::ffi::c_int;
 use core::mem::zeroed;
 use core::ptr;
 
-use support::*;
+use crate::support::*;
 use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 

@@ -1,0 +1,15 @@
+//! The tests in one program: it is linked once. Those that a limit, a fork or a count of the whole process concerns have
+//! their own.
+
+#[macro_use]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod messages;
+mod misuse;
+mod one_sided;
+mod queues;
+mod remote_counters;
+mod tagged;
+mod vanishing;
+mod vectors;

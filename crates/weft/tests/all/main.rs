@@ -1,0 +1,21 @@
+//! The tests in one program: it is linked once. Those that a limit, a fork or a count of the whole process concerns have
+//! their own.
+
+mod callbacks;
+mod closing;
+mod connecting;
+mod endpoint;
+mod engines;
+mod events;
+mod halo;
+mod hello;
+mod operations;
+mod sharing;
+mod strangers;
+mod stream;
+mod window_layouts;
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../ranks/mod.rs"]
+mod ranks;
