@@ -127,6 +127,26 @@ fn who_computes_can_be_called_for() {
 }
 
 #[test]
+fn a_server_that_computes_is_read_all_the_same() {
+    let arguments = ["progress", "--lateness", "0ms,2500us", "--size", "1K", "--transport", "iwarp"];
+    let (report, text) = report_of(&[&arguments[..], &["--vs", "edge,sockets"]].concat());
+    let fetches = rows(&report, "fetch_time");
+    let of = |name: &str| fetches.iter().filter(|row| row["contestant"] == name).copied().collect::<Vec<_>>();
+    for name in ["iwarp", "edge", "sockets"] {
+        let cases: Vec<_> = of(name).iter().map(|row| row["case"]["late_ms"].as_f64().unwrap()).collect();
+        assert_eq!(cases, [0.0, 2.5], "{name}");
+    }
+    // An answer that comes before its computation is over would be wrong on any machine.
+    assert!(of("sockets")[1]["median"].as_f64().unwrap() > 1000.0, "{text}");
+    assert!(text.contains("Time of a fetch"), "{text}");
+    refused(&["progress", "--lateness", "2s"], "at most 1s");
+    refused(&["progress", "--lateness", "16"], "no time");
+    refused(&["progress", "--operation", "write"], "--operation");
+    refused(&["progress", "--vs", "libfabric"], "exchanges");
+    refused(&["overlap", "--lateness", "1ms"], "progress");
+}
+
+#[test]
 fn a_lab_is_made_where_one_can_be() {
     let output = perf(&["latency", "--lab", "1G", "--transport", "iwarp", "--vs", "ucx"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

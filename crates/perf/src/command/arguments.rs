@@ -24,6 +24,8 @@ const EXAMPLES: &str = "\
   weft perf ping-ping                                 both sides send at once
   weft perf overlap --target silent --size 64K,256K   computation hidden beside transfers
   weft perf overlap --operation read --computation 1,100,2000
+  weft perf progress                                  fetches from a server whose application computes
+  weft perf progress --lab 1G --delay 1ms --lateness 0ms,64ms --vs sockets
   weft perf split --json split.json                   which stage runs where, and where each wins
   weft perf bandwidth --lab 1G                        between two hosts of a test network, made for this
   weft perf latency --lab none --transport edge:raw=on --vs sockets   in Ethernet frames of its own, without IP

@@ -1,7 +1,9 @@
 //! Which design a test has.
 
 use crate::experiments::design::Design;
-use crate::experiments::{all_to_all, basic, idle, in_order_tax, markers, matching, mpi, overlap, ping_ping, split};
+use crate::experiments::{
+    all_to_all, basic, idle, in_order_tax, markers, matching, mpi, overlap, ping_ping, progress, split,
+};
 use crate::model::test::Test;
 
 /// How it is done.
@@ -12,6 +14,7 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::Rate => &basic::RATE,
         Test::PingPing => &ping_ping::PingPing,
         Test::Overlap => &overlap::Overlap,
+        Test::Progress => &progress::Lateness,
         Test::Split => &split::Split,
         Test::Markers => &markers::Markers,
         Test::InOrderTax => &in_order_tax::InOrderTax,

@@ -21,8 +21,8 @@ use crate::model::contestant::Entry;
 use crate::model::contestant::NOTHING_SHARED;
 use crate::model::installation::{Installation, Library};
 use crate::model::job::{
-    Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, MOST_RANKS, Operation, Target,
-    Wait,
+    Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, LONGEST_COMPUTATION, MOST_CONNECTIONS, MOST_MESSAGES, MOST_RANKS,
+    Operation, Target, Wait,
 };
 use crate::model::size::Sizes;
 use crate::model::stack::Stack;
@@ -87,6 +87,10 @@ pub(crate) struct Options {
     /// Computation after each message, in microseconds [default: 1,10,100,300,1000,2000]
     #[arg(long, value_name = "US,...", value_delimiter = ',')]
     pub(crate) computation: Vec<u32>,
+    /// How long the server's application computes before it answers, at most 1s; each time is a case of its own
+    /// [default: 0ms,1ms,4ms,16ms,64ms]
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = lateness)]
+    pub(crate) lateness: Vec<Time>,
     /// Connections that are kept quiet
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MOST_CONNECTIONS as u64))]
     pub(crate) connections: usize,
@@ -279,6 +283,7 @@ impl Options {
             warmup: self.warmup,
             target: self.target.clone(),
             computation: self.computation.clone(),
+            lateness: self.lateness.iter().map(|Time(time)| *time).collect(),
             connections: self.connections,
             seconds: self.seconds,
             others: self.others.clone(),
@@ -452,6 +457,12 @@ impl Options {
 /// The rate of a test network's link of which nothing is said: slower than any processor.
 fn usual_rate() -> Option<BitsPerSecond> {
     weft_lab::Plan::default().rate
+}
+
+fn lateness(text: &str) -> Result<Time, String> {
+    let time: Time = text.parse()?;
+    let is_possible = time.0 <= LONGEST_COMPUTATION;
+    is_possible.then_some(time).ok_or_else(|| format!("{text} is too late: a server answers after at most 1s"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -91,6 +91,7 @@ impl What {
             }
             Self::Measured(Test::Rate) => &["operation", "window"],
             Self::Measured(Test::Overlap) => &["operation", "window", "target", "computation"],
+            Self::Measured(Test::Progress) => &["lateness"],
             Self::Measured(Test::Idle) => &["connections", "seconds", "window"],
             Self::Measured(Test::AllToAll) => &["processes", "window"],
             Self::Measured(Test::Match) => &["others"],

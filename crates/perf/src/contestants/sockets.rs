@@ -8,6 +8,7 @@
 
 mod duplex;
 pub(crate) mod exchange;
+mod fetch;
 mod overlap;
 pub(crate) mod variant;
 
@@ -126,6 +127,8 @@ impl Side for SocketSide {
             // Both send first, and then read.
             (Kind::PingPing, _) => ping(stream, job, &variant),
             (Kind::Duplex, _) => duplex::run(stream, job),
+            (Kind::Fetch, Role::Active) => fetch::request(stream, job),
+            (Kind::Fetch, Role::Passive) => fetch::answer(stream, job),
             (Kind::Overlap, Role::Active) => overlap::search(stream, job),
             (Kind::Inserted, Role::Active) => overlap::insert(stream, job),
             (Kind::Overlap | Kind::Inserted, Role::Passive) => overlap::answer(stream, job),

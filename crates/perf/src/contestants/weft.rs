@@ -7,6 +7,7 @@
 
 mod all_to_all;
 mod demands;
+mod fetch;
 mod idle;
 mod latency;
 mod link;
@@ -163,6 +164,7 @@ impl Side for WeftSide {
         match job.kind {
             Kind::Latency | Kind::PingPing => latency::run(link, &self.inbox, target, job),
             Kind::Overlap | Kind::Inserted => overlap::run(link, &self.inbox, target, job),
+            Kind::Fetch => fetch::run(link, target, job),
             _ => transfer::run(link, &self.inbox, target, job),
         }
         .map_err(|error| link.explain(&error))

@@ -107,6 +107,8 @@ pub(crate) struct Choices {
     pub(crate) target: Vec<Target>,
     /// Computation after each message, in microseconds.
     pub(crate) computation: Vec<u32>,
+    /// How long the application of a server computes before it answers.
+    pub(crate) lateness: Vec<Duration>,
     /// Connections that are kept quiet.
     pub(crate) connections: usize,
     /// For how long nothing happens.

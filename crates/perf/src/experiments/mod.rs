@@ -14,4 +14,5 @@ pub(crate) mod matching;
 pub(crate) mod mpi;
 pub(crate) mod overlap;
 pub(crate) mod ping_ping;
+pub(crate) mod progress;
 pub(crate) mod split;

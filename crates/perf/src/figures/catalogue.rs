@@ -97,7 +97,7 @@ const MULTI_EDGE: &str = "Karlsson et al., MultiEdge (IPDPS 2007)";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 23] = [
+pub(crate) const ALL: [Experiment; 24] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -237,6 +237,18 @@ pub(crate) const ALL: [Experiment; 23] = [
          --vs edge,sockets",
     )
     .asks("How many bytes a second afar?", "round trip, size", "throughput; processor time of both sides"),
+    Experiment::new(
+        "progress",
+        CLUSTERS,
+        [
+            "progress --lab 1G --lateness 0ms,64ms --delay 0us,1ms --quick",
+            "progress --lab 1G --lateness 0ms,4ms,64ms --delay 0us,1ms,4ms",
+        ],
+        [0.1, 1.3, 30.0],
+    )
+    .long("progress --lab 1G --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms")
+    .asks("How long to fetch from a busy server?", "lateness of the server, round trip", "time of a fetch: median, p99")
+    .found("Reads by RDMA wait for no application, sockets do; what that gains is less the longer the way."),
     Experiment::new(
         "cuts",
         "no benchmark of the literature: docs/cuts.md",

@@ -16,6 +16,8 @@ struct Claimed {
     contestant: &'static str,
     /// Beside whose; the value is the ratio of both then.
     peer: Option<&'static str>,
+    /// Beside which other value of a key of its case; the value is the ratio of both then.
+    base: Option<(&'static str, Is)>,
     metric: &'static str,
     /// What its case has. Of several rows the worst counts.
     case: Case,
@@ -37,11 +39,12 @@ enum Is {
 
 const EIGHT_BYTES: Case = &[("size_bytes", Is::Number(8.0))];
 const LOSS_AT_A_DISTANCE: Case = &[("round_trip_ms", Is::Number(20.0)), ("loss_percent", Is::Number(0.1))];
+const LATE: Case = &[("late_ms", Is::Number(64.0))];
 const NEIGHBOURS: Case = &[("ranks", Is::Number(64.0)), ("puts", Is::Number(1.0))];
 const POSTED: Case = &[("receive", Is::Word("exact")), ("queue", Is::Word("posted")), ("which", Is::Word("the same"))];
 
 /// All claims. They expect what a quiet virtual machine of two cores measured; the tolerance is room for another one.
-const CLAIMS: [Claimed; 16] = [
+const CLAIMS: [Claimed; 18] = [
     claim("8 bytes over iWARP take little longer than through a plain socket")
         .of("latency", "iwarp", Some("sockets"))
         .when("half_round_trip", EIGHT_BYTES)
@@ -78,6 +81,16 @@ const CLAIMS: [Claimed; 16] = [
         .of("distance", "edge", Some("tcp:cubic"))
         .when("throughput", LOSS_AT_A_DISTANCE)
         .at_least(2.0, 0.5, ""),
+    claim("A read over iWARP takes no longer from a server that computes, at each distance")
+        .of("progress", "iwarp", None)
+        .when("fetch_time", LATE)
+        .against("late_ms", 0.0)
+        .at_most(1.0, 0.1, ""),
+    claim("A read over Edge takes no longer from a server that computes, at each distance")
+        .of("progress", "edge", None)
+        .when("fetch_time", LATE)
+        .against("late_ms", 0.0)
+        .at_most(1.0, 0.1, ""),
     claim("After a cut, whichever way it is made, half of all pauses are short")
         .of("cuts", "edge", None)
         .when("longest_pause", &[("with_cut", Is::Flag(true))])
@@ -111,6 +124,7 @@ const fn claim(text: &'static str) -> Claimed {
         experiment: "",
         contestant: "",
         peer: None,
+        base: None,
         metric: "",
         case: &[],
         expected: 0.0,
@@ -127,6 +141,11 @@ impl Claimed {
 
     const fn when(self, metric: &'static str, case: Case) -> Self {
         Self { metric, case, ..self }
+    }
+
+    /// Measured against itself where this key has this value.
+    const fn against(self, key: &'static str, value: f64) -> Self {
+        Self { base: Some((key, Is::Number(value))), ..self }
     }
 
     const fn at_most(self, expected: f64, tolerance: f64, unit: &'static str) -> Self {
@@ -150,10 +169,23 @@ impl Claimed {
     }
 
     fn value(&self, document: &Document, row: &Row) -> Option<f64> {
-        let Some(peer) = self.peer else { return row.median };
-        let is_it = |other: &&Row| other.contestant == peer && (&other.case, &other.metric) == (&row.case, &row.metric);
-        let beside = document.rows.iter().find(is_it)?.median?;
+        if self.peer.is_none() && self.base.is_none() {
+            return row.median;
+        }
+        let beside = document.rows.iter().find(|other| self.is_beside(row, other))?.median?;
         Some(row.median? / beside).filter(|ratio| ratio.is_finite())
+    }
+
+    /// Whether the other row is what this one is measured against.
+    fn is_beside(&self, row: &Row, other: &Row) -> bool {
+        let contestant = self.peer.unwrap_or(&row.contestant);
+        let mut case = other.case.clone();
+        if let Some((key, base)) = self.base {
+            let own = row.case.get(key).filter(|_| case.get(key).is_some_and(|it| base.is(it)));
+            let Some(own) = own else { return false };
+            case.insert(key.to_owned(), own.clone());
+        }
+        (other.contestant.as_str(), &other.metric, &case) == (contestant, &row.metric, &row.case)
     }
 
     fn experiment(&self) -> &'static Experiment {
@@ -258,6 +290,26 @@ mod tests {
         let claim = claim("").of("links", "edge", None).when("share_of_links", &[]).at_least(100.0, 0.0, "%");
         let rows = [100.0, 90.0, 99.0].map(|value| row("edge", &[], "share_of_links", value));
         assert_eq!(claim.measured(&document(rows.to_vec())), Some(90.0));
+    }
+
+    #[test]
+    fn a_ratio_to_another_case_is_of_the_same_contestant_and_distance() {
+        let claim = claim("").of("progress", "edge", None).when("fetch_time", LATE).against("late_ms", 0.0);
+        let claim = claim.at_most(1.0, 0.1, "");
+        let fetch = |contestant, late, far, time| {
+            row(contestant, &[("late_ms", late), ("round_trip_ms", far)], "fetch_time", time)
+        };
+        let mut rows = vec![
+            fetch("edge", 0, 0, 10.0),
+            fetch("edge", 0, 8, 100.0),
+            fetch("iwarp", 0, 8, 1.0),
+            fetch("edge", 16, 8, 1.0),
+            fetch("edge", 64, 0, 12.0),
+        ];
+        assert_eq!(claim.measured(&document(rows.clone())), Some(1.2));
+        rows.push(fetch("edge", 64, 8, 150.0));
+        assert_eq!(claim.measured(&document(rows.clone())), Some(1.5), "the worst distance counts");
+        assert_eq!(claim.measured(&document(rows[4..].to_vec())), None, "it was not measured without lateness");
     }
 
     #[test]

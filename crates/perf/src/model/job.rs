@@ -1,5 +1,7 @@
 //! What one run measures: the values that all its processes agree on.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,8 @@ pub(crate) enum Kind {
     Inserted,
     /// How much of a message, or of one each way, hides behind computation.
     Hiding,
+    /// A fetch from a server whose application computes.
+    Fetch,
     /// What quiet connections cost.
     Idle,
     /// Each process sends to each other one.
@@ -197,7 +201,7 @@ pub(crate) struct Job {
     pub(crate) cache: Cache,
     /// What the passive side does meanwhile, where the active one computes.
     pub(crate) target: Target,
-    /// Computation after each message, in microseconds.
+    /// Computation after each message, in microseconds; of a server before each answer.
     pub(crate) computation_us: u32,
     /// Beside the computation of MPI programs both ranks send a message; else one does, and the other receives it.
     pub(crate) both_ways: bool,
@@ -238,8 +242,8 @@ pub(crate) const MOST_CONNECTIONS: usize = 10_000;
 pub(crate) const LARGEST_CROWD: u32 = 1_000_000;
 /// The longest quiet, in milliseconds.
 const LONGEST_QUIET_MS: u64 = 600_000;
-/// The longest computation after a message, in microseconds.
-const LONGEST_COMPUTATION_US: u64 = 1_000_000;
+/// The longest computation after a message, or before an answer.
+pub(crate) const LONGEST_COMPUTATION: Duration = Duration::from_secs(1);
 /// Bytes that may be in flight in buffers of their own: more only empties the caches, of whoever is measured.
 const BYTES_IN_FLIGHT: usize = 4 << 20;
 
@@ -270,7 +274,8 @@ impl Job {
         within("number of connections", self.connections as u64, 1, MOST_CONNECTIONS as u64)?;
         within("quiet in milliseconds", self.quiet_ms, 1, LONGEST_QUIET_MS)?;
         within("settling in milliseconds", self.settle_ms, 0, LONGEST_QUIET_MS)?;
-        within("computation in microseconds", self.computation_us.into(), 0, LONGEST_COMPUTATION_US)
+        let longest_us = LONGEST_COMPUTATION.as_micros() as u64;
+        within("computation in microseconds", self.computation_us.into(), 0, longest_us)
     }
 
     /// The part that this process plays, of two.
@@ -304,6 +309,7 @@ impl Job {
             Kind::Overlap => 100,
             Kind::Inserted => 2000,
             Kind::Hiding => 20,
+            Kind::Fetch => 1000,
             Kind::Matching => 100_000,
             Kind::Idle => 1,
             Kind::AllToAll => 100,

@@ -92,6 +92,7 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
         Kind::PingPing => vec![main("exchange_time", "us")],
         Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
         Kind::Overlap => overlap(),
+        Kind::Fetch => vec![main("fetch_time", "us")],
         Kind::Inserted => vec![
             Metric::new("throughput", "GB/s", Column::Plain("GB/s"), Run::value),
             Metric::new("computing", "%", Column::Plain("t1/t2 %"), |run| percent(run, Figure::Computing)),
@@ -188,6 +189,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Duplex => "Throughput of both directions together in GB/s, more is better",
         Kind::Overlap => "Computation beside a transfer: how much of it fits, more is better",
         Kind::Inserted => "Throughput with computation after each message, more is better",
+        Kind::Fetch => "Time of a fetch in us, less is better",
         Kind::Matching => "Processor time of matching one message with its receive, less is better",
         Kind::Hiding => "Messages beside computation: the share of them that is hidden, more is better",
         Kind::Idle => "Quiet connections, less is better",

@@ -19,6 +19,8 @@ pub(crate) enum Test {
     PingPing,
     /// How much computation a transfer hides, and bandwidth against inserted computation
     Overlap,
+    /// How long a fetch takes from a server whose application computes, and so answers late
+    Progress,
     /// Which stage runs where: host, offload (coupled, decoupled), assist; with and without markers, in and out of
     /// cache
     Split,
@@ -47,6 +49,7 @@ impl Test {
             Self::Rate => "rate",
             Self::PingPing => "ping-ping",
             Self::Overlap => "overlap",
+            Self::Progress => "progress",
             Self::Split => "split",
             Self::Markers => "markers",
             Self::InOrderTax => "in-order-tax",
@@ -65,6 +68,7 @@ impl Test {
             Self::Rate => "How many small messages cross in a second?",
             Self::PingPing => "What do both directions at once cost each other?",
             Self::Overlap => "How much computation fits beside a transfer without lengthening it?",
+            Self::Progress => "How long does a fetch take from a server whose application computes?",
             Self::Split => "Which stage of iWARP belongs on which thread?",
             Self::Markers => "What do markers cost, by their spacing?",
             Self::InOrderTax => "What does readiness for disorder cost when everything arrives in order?",

@@ -17,6 +17,9 @@ pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The operation that carries the data.
 pub(crate) fn operation(job: &Job) -> Operation {
+    if job.kind == Kind::Fetch {
+        return Operation::Read;
+    }
     let usual = match job.kind {
         Kind::Bandwidth | Kind::Duplex | Kind::Overlap | Kind::Inserted => Operation::Write,
         _ => Operation::Send,

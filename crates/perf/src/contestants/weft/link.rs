@@ -12,6 +12,7 @@ use weft::verbs::{
 };
 
 use crate::contestants::weft::demands::{memory_slots, operation, receive_slots};
+use crate::host::work::Work;
 use crate::model::job::{Job, Kind, Operation, Role, Wait};
 
 /// Id of receives for words between the two sides; smaller ones are slots of the inbox.
@@ -158,6 +159,22 @@ impl Link {
         }
         self.done -= 1;
         Ok(())
+    }
+
+    /// Whether the other side has said that it is done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done > 0
+    }
+
+    /// Computes for this long; runs the NIC between two quanta when it calls for this thread.
+    pub(crate) fn compute(&mut self, work: &Work, microseconds: f64) -> Outcome<()> {
+        let mut outcome = Ok(());
+        work.compute(microseconds, || {
+            if self.is_summoned() && outcome.is_ok() {
+                outcome = self.answer_summons();
+            }
+        });
+        outcome
     }
 
     /// Calls in once, whatever the waits do, and counts what has completed.

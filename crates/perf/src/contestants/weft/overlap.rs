@@ -114,13 +114,7 @@ fn serve(link: &mut Link, inbox: &MemoryRegion, job: &Job) -> Outcome<Measured> 
         match job.target {
             Target::Silent => thread::sleep(NAP),
             Target::Computing => {
-                let mut outcome = Ok(());
-                work.compute(CALLS_IN_EVERY_US, || {
-                    if link.is_summoned() && outcome.is_ok() {
-                        outcome = link.answer_summons();
-                    }
-                });
-                outcome?;
+                link.compute(&work, CALLS_IN_EVERY_US)?;
                 call_in(link, inbox)?;
             }
             Target::Polling => call_in(link, inbox)?,
