@@ -147,6 +147,24 @@ fn a_server_that_computes_is_read_all_the_same() {
 }
 
 #[test]
+fn streams_beside_a_computation_carry_the_same_load() {
+    let arguments = ["slowdown", "--quick", "--streams", "3", "--load", "20M", "--size", "1K", "--transport", "iwarp"];
+    let (report, text) = report_of(&[&arguments[..], &["--vs", "edge,sockets"]].concat());
+    let slowdown = rows(&report, "slowdown");
+    let names: Vec<_> = slowdown.iter().map(|row| row["contestant"].as_str().unwrap()).collect();
+    assert_eq!(names, ["iwarp", "edge", "sockets"], "{text}");
+    assert!(slowdown.iter().all(|row| row["median"].as_f64().unwrap() >= 0.0), "{text}");
+    // What is paced is never more than was offered, and a message for the tick that has begun.
+    let load: Vec<_> = rows(&report, "load").iter().map(|row| row["median"].as_f64().unwrap()).collect();
+    assert!(load.len() == 3 && load.iter().all(|load| *load > 0.0 && *load < 25.0), "{load:?}");
+    refused(&["slowdown", "--streams", "0"], "--streams");
+    refused(&["slowdown", "--load", "5"], "rate");
+    refused(&["slowdown", "--transport", "iwarp:progress=caller", "--vs", "none"], "a thread of its own");
+    refused(&["slowdown", "--vs", "ucx"], "no such test");
+    refused(&["progress", "--streams", "4"], "slowdown");
+}
+
+#[test]
 fn a_lab_is_made_where_one_can_be() {
     let output = perf(&["latency", "--lab", "1G", "--transport", "iwarp", "--vs", "ucx"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -26,6 +26,8 @@ const EXAMPLES: &str = "\
   weft perf overlap --operation read --computation 1,100,2000
   weft perf progress                                  fetches from a server whose application computes
   weft perf progress --lab 1G --delay 1ms --lateness 0ms,64ms --vs sockets
+  weft perf slowdown                                  what 40 streams take from the server's application
+  weft perf slowdown --lab 1G --load 400M --size 1K,16K --vs sockets
   weft perf split --json split.json                   which stage runs where, and where each wins
   weft perf bandwidth --lab 1G                        between two hosts of a test network, made for this
   weft perf latency --lab none --transport edge:raw=on --vs sockets   in Ethernet frames of its own, without IP

@@ -2,7 +2,7 @@
 
 use crate::experiments::design::Design;
 use crate::experiments::{
-    all_to_all, basic, idle, in_order_tax, markers, matching, mpi, overlap, ping_ping, progress, split,
+    all_to_all, basic, idle, in_order_tax, markers, matching, mpi, overlap, ping_ping, progress, slowdown, split,
 };
 use crate::model::test::Test;
 
@@ -15,6 +15,7 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::PingPing => &ping_ping::PingPing,
         Test::Overlap => &overlap::Overlap,
         Test::Progress => &progress::Lateness,
+        Test::Slowdown => &slowdown::Slowdown,
         Test::Split => &split::Split,
         Test::Markers => &markers::Markers,
         Test::InOrderTax => &in_order_tax::InOrderTax,

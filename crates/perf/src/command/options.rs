@@ -22,7 +22,7 @@ use crate::model::contestant::NOTHING_SHARED;
 use crate::model::installation::{Installation, Library};
 use crate::model::job::{
     Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, LONGEST_COMPUTATION, MOST_CONNECTIONS, MOST_MESSAGES, MOST_RANKS,
-    Operation, Target, Wait,
+    MOST_STREAMS, Operation, Target, Wait,
 };
 use crate::model::size::Sizes;
 use crate::model::stack::Stack;
@@ -94,6 +94,13 @@ pub(crate) struct Options {
     /// Connections that are kept quiet
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MOST_CONNECTIONS as u64))]
     pub(crate) connections: usize,
+    /// Streams that the server carries beside its computation
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MOST_STREAMS as u64))]
+    pub(crate) streams: usize,
+    /// What all of these carry together, paced by the client
+    #[arg(long, value_name = "RATE", default_value = "200M")]
+    pub(crate) load: BitsPerSecond,
     /// For how long nothing happens [default: 3]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) seconds: Option<f64>,
@@ -285,6 +292,8 @@ impl Options {
             computation: self.computation.clone(),
             lateness: self.lateness.iter().map(|Time(time)| *time).collect(),
             connections: self.connections,
+            streams: self.streams,
+            load_bits_per_s: self.load.0,
             seconds: self.seconds,
             others: self.others.clone(),
             part: self.part.clone(),
@@ -440,6 +449,7 @@ impl Options {
             both_ways: false,
             mpi_ranks: 2,
             connections: 1,
+            load_bits_per_s: 1,
             quiet_ms: 1,
             settle_ms: 0,
             stack: Stack { engines, ..self.stack },

@@ -92,6 +92,7 @@ impl What {
             Self::Measured(Test::Rate) => &["operation", "window"],
             Self::Measured(Test::Overlap) => &["operation", "window", "target", "computation"],
             Self::Measured(Test::Progress) => &["lateness"],
+            Self::Measured(Test::Slowdown) => &["streams", "load"],
             Self::Measured(Test::Idle) => &["connections", "seconds", "window"],
             Self::Measured(Test::AllToAll) => &["processes", "window"],
             Self::Measured(Test::Match) => &["others"],

@@ -1,5 +1,6 @@
 //! The contestants, one file each.
 
+pub(crate) mod carry;
 pub(crate) mod fetch;
 pub(crate) mod iceoryx2;
 pub(crate) mod libfabric;

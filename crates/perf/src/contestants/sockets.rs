@@ -6,6 +6,7 @@
 //! are read: what is left to a protocol that checks its data, as iWARP does. TCP_NODELAY is set; buffers are left to
 //! the kernel.
 
+mod carry;
 mod duplex;
 pub(crate) mod exchange;
 mod fetch;
@@ -17,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAdd
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::contestants::carry::take_core;
 use crate::contestants::sockets::exchange::{drain, ping, pong, pour};
 use crate::contestants::sockets::variant::Variant;
 use crate::host::versions::kernel;
@@ -45,7 +47,7 @@ impl Sockets {
         }
         let socket = self.socket(address)?;
         socket.bind(&address.into())?;
-        socket.listen(1)?;
+        socket.listen(i32::try_from(job.connections).unwrap_or(i32::MAX))?;
         Ok(socket.into())
     }
 
@@ -94,6 +96,9 @@ impl Contestant for Sockets {
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
+        if job.kind == Kind::Carry {
+            take_core(job)?;
+        }
         let listener = match job.role() {
             Role::Passive => Some(self.listen(job).map_err(|error| format!("cannot listen: {error}"))?),
             Role::Active => None,
@@ -120,6 +125,9 @@ impl Side for SocketSide {
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
         let variant = Variant::of(job)?;
+        if job.kind == Kind::Carry {
+            return self.carry(job, other(job, addresses)).map_err(|error| format!("a connection failed: {error}"));
+        }
         let stream = self.stream(job, other(job, addresses)).map_err(|error| format!("cannot connect: {error}"))?;
         match (job.kind, job.role()) {
             (Kind::Latency, Role::Active) => ping(stream, job, &variant),
@@ -140,14 +148,24 @@ impl Side for SocketSide {
 }
 
 impl SocketSide {
+    fn carry(&self, job: &Job, peer: &str) -> io::Result<Measured> {
+        match &self.listener {
+            Some(listener) => carry::serve(carry::accept(job, listener)?, job),
+            None => carry::offer(carry::connect(job, || self.connect(job, peer))?, job),
+        }
+    }
+
+    fn connect(&self, job: &Job, peer: &str) -> io::Result<TcpStream> {
+        let port = peer.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no port from the peer"))?;
+        let stream = self.sockets.connect(&job.host, port)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
     fn stream(&mut self, job: &Job, peer: &str) -> io::Result<&mut TcpStream> {
         let stream = match &self.listener {
             Some(listener) => listener.accept()?.0,
-            None => {
-                let port =
-                    peer.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no port from the peer"))?;
-                self.sockets.connect(&job.host, port)?
-            }
+            None => self.connect(job, peer)?,
         };
         stream.set_nodelay(true)?;
         stream.set_nonblocking(job.wait == Wait::Spin)?;

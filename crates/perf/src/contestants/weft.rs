@@ -6,6 +6,7 @@
 //! receiver has posted again what it used. The passive side says when it has everything.
 
 mod all_to_all;
+mod carry;
 mod demands;
 mod fetch;
 mod idle;
@@ -63,7 +64,9 @@ impl Contestant for Weft {
     fn supports(&self, job: &Job) -> Result<(), String> {
         let settings = Settings::of(job)?;
         match (job.kind, operation(job)) {
-            (Kind::Idle | Kind::AllToAll, _) if settings.is_raw() => Err("a raw link is for two processes".into()),
+            (Kind::Idle | Kind::AllToAll | Kind::Carry, _) if settings.is_raw() => {
+                Err("a raw link is for two processes".into())
+            }
             (Kind::PingPing, Operation::Write | Operation::Read) => {
                 Err("in an exchange both sides send; a write or a read has no place in it".into())
             }
@@ -72,6 +75,9 @@ impl Contestant for Weft {
             }
             (Kind::Overlap | Kind::Inserted, _) if job.target == Target::Silent && !settings.is_automatic() => {
                 Err("without a thread of its own the NIC of a silent target does nothing".into())
+            }
+            (Kind::Carry, _) if !settings.is_automatic() => {
+                Err("without a thread of its own the NIC does nothing while the application computes".into())
             }
             _ => Ok(()),
         }
@@ -82,6 +88,7 @@ impl Contestant for Weft {
         let side: Result<Box<dyn Side>, Box<dyn std::error::Error>> = match job.kind {
             Kind::Idle => idle::open(job, settings),
             Kind::AllToAll => all_to_all::open(job, settings),
+            Kind::Carry => carry::open(job, settings),
             _ => WeftSide::open(job, settings).map(|side| Box::new(side) as Box<dyn Side>),
         };
         side.map_err(|error| format!("cannot open: {error}"))

@@ -111,6 +111,10 @@ pub(crate) struct Choices {
     pub(crate) lateness: Vec<Duration>,
     /// Connections that are kept quiet.
     pub(crate) connections: usize,
+    /// Streams beside a computation.
+    pub(crate) streams: usize,
+    /// What they carry together, in bits per second.
+    pub(crate) load_bits_per_s: u64,
     /// For how long nothing happens.
     pub(crate) seconds: Option<f64>,
     /// Among how many others a receive or message is matched.

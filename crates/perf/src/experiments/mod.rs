@@ -15,4 +15,5 @@ pub(crate) mod mpi;
 pub(crate) mod overlap;
 pub(crate) mod ping_ping;
 pub(crate) mod progress;
+pub(crate) mod slowdown;
 pub(crate) mod split;

@@ -97,7 +97,7 @@ const MULTI_EDGE: &str = "Karlsson et al., MultiEdge (IPDPS 2007)";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 24] = [
+pub(crate) const ALL: [Experiment; 25] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -249,6 +249,19 @@ pub(crate) const ALL: [Experiment; 24] = [
     .long("progress --lab 1G --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms")
     .asks("How long to fetch from a busy server?", "lateness of the server, round trip", "time of a fetch: median, p99")
     .found("Reads by RDMA wait for no application, sockets do; what that gains is less the longer the way."),
+    Experiment::new(
+        "slowdown",
+        CLUSTERS,
+        ["slowdown --lab 1G --size 4K --delay 0us,1ms --quick", "slowdown --lab 1G --size 1K,16K --delay 0us,1ms,4ms"],
+        [0.1, 1.2, 20.0],
+    )
+    .long("slowdown --lab 1G --size 1K..16K --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms")
+    .asks(
+        "How much do streams slow a server?",
+        "size, round trip",
+        "slow-down of a computation beside 40 streams; their processor time",
+    )
+    .found("Streams by RDMA leave an application more of its processor than streams on sockets, at each distance."),
     Experiment::new(
         "cuts",
         "no benchmark of the literature: docs/cuts.md",

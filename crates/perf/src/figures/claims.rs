@@ -44,7 +44,7 @@ const NEIGHBOURS: Case = &[("ranks", Is::Number(64.0)), ("puts", Is::Number(1.0)
 const POSTED: Case = &[("receive", Is::Word("exact")), ("queue", Is::Word("posted")), ("which", Is::Word("the same"))];
 
 /// All claims. They expect what a quiet virtual machine of two cores measured; the tolerance is room for another one.
-const CLAIMS: [Claimed; 18] = [
+const CLAIMS: [Claimed; 20] = [
     claim("8 bytes over iWARP take little longer than through a plain socket")
         .of("latency", "iwarp", Some("sockets"))
         .when("half_round_trip", EIGHT_BYTES)
@@ -91,6 +91,14 @@ const CLAIMS: [Claimed; 18] = [
         .when("fetch_time", LATE)
         .against("late_ms", 0.0)
         .at_most(1.0, 0.1, ""),
+    claim("Forty streams over iWARP slow a server's application at most half as much as on sockets")
+        .of("slowdown", "iwarp", Some("sockets"))
+        .when("slowdown", &[])
+        .at_most(0.5, 0.0, ""),
+    claim("Forty streams over Edge slow a server's application at most half as much as on sockets")
+        .of("slowdown", "edge", Some("sockets"))
+        .when("slowdown", &[])
+        .at_most(0.5, 0.0, ""),
     claim("After a cut, whichever way it is made, half of all pauses are short")
         .of("cuts", "edge", None)
         .when("longest_pause", &[("with_cut", Is::Flag(true))])

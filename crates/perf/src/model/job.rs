@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Hiding,
     /// A fetch from a server whose application computes.
     Fetch,
+    /// Computation of a server beside the streams that it carries.
+    Carry,
     /// What quiet connections cost.
     Idle,
     /// Each process sends to each other one.
@@ -201,14 +203,16 @@ pub(crate) struct Job {
     pub(crate) cache: Cache,
     /// What the passive side does meanwhile, where the active one computes.
     pub(crate) target: Target,
-    /// Computation after each message, in microseconds; of a server before each answer.
+    /// Computation after each message, in microseconds; of a server before each answer, or beside streams.
     pub(crate) computation_us: u32,
     /// Beside the computation of MPI programs both ranks send a message; else one does, and the other receives it.
     pub(crate) both_ways: bool,
     /// Ranks of an MPI program: two sides start them, whatever their number.
     pub(crate) mpi_ranks: usize,
-    /// Connections that are kept quiet.
+    /// Connections that are kept quiet, or that carry streams beside a computation.
     pub(crate) connections: usize,
+    /// What all streams together carry beside a computation.
+    pub(crate) load_bits_per_s: u64,
     /// For how long nothing happens, in milliseconds.
     pub(crate) quiet_ms: u64,
     /// How long nothing has happened already when that begins.
@@ -238,8 +242,12 @@ pub(crate) const MOST_MESSAGES: u64 = 100_000_000;
 pub(crate) const MOST_RANKS: usize = 256;
 /// The most connections that are kept quiet.
 pub(crate) const MOST_CONNECTIONS: usize = 10_000;
+/// The most streams beside a computation.
+pub(crate) const MOST_STREAMS: usize = 1000;
 /// The most receives or messages among which one is looked for.
 pub(crate) const LARGEST_CROWD: u32 = 1_000_000;
+/// The most that streams carry beside a computation, in bits per second.
+const LARGEST_LOAD: u64 = 1_000_000_000_000;
 /// The longest quiet, in milliseconds.
 const LONGEST_QUIET_MS: u64 = 600_000;
 /// The longest computation after a message, or before an answer.
@@ -272,6 +280,7 @@ impl Job {
         within("number of others", self.crowd.map_or(0, |crowd| crowd.others).into(), 0, LARGEST_CROWD.into())?;
         within("rank", self.rank as u64, 0, self.ranks as u64 - 1)?;
         within("number of connections", self.connections as u64, 1, MOST_CONNECTIONS as u64)?;
+        within("load in bits per second", self.load_bits_per_s, 1, LARGEST_LOAD)?;
         within("quiet in milliseconds", self.quiet_ms, 1, LONGEST_QUIET_MS)?;
         within("settling in milliseconds", self.settle_ms, 0, LONGEST_QUIET_MS)?;
         let longest_us = LONGEST_COMPUTATION.as_micros() as u64;
@@ -310,6 +319,7 @@ impl Job {
             Kind::Inserted => 2000,
             Kind::Hiding => 20,
             Kind::Fetch => 1000,
+            Kind::Carry => 5,
             Kind::Matching => 100_000,
             Kind::Idle => 1,
             Kind::AllToAll => 100,
@@ -345,6 +355,7 @@ pub(crate) mod tests {
             both_ways: false,
             mpi_ranks: 2,
             connections: 1,
+            load_bits_per_s: 1,
             quiet_ms: 1,
             settle_ms: 0,
             stack: stack(),
@@ -370,6 +381,7 @@ pub(crate) mod tests {
         assert!(Job { rank: 2, ..job() }.check().is_err());
         assert!(Job { mpi_ranks: MOST_RANKS + 1, ..job() }.check().is_err());
         assert!(Job { connections: usize::MAX, ..job() }.check().is_err());
+        assert!(Job { load_bits_per_s: 0, ..job() }.check().is_err());
         assert!(Job { quiet_ms: u64::MAX, ..job() }.check().is_err());
         assert!(Job { computation_us: u32::MAX, ..job() }.check().is_err());
         assert!(Job { version: "0.0.0".into(), ..job() }.check().unwrap_err().contains("0.0.0"));

@@ -67,6 +67,10 @@ pub(crate) enum Figure {
     Ended,
     /// Processor time in each second in which nothing happened.
     QuietCpu,
+    /// Carry: processor time that streams cost a server, in each second.
+    StreamsCpu,
+    /// Carry: what the client has sent while streams flowed, in Mb/s.
+    Load,
 }
 
 /// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the

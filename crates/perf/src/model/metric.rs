@@ -38,7 +38,7 @@ impl Metric {
     pub(crate) fn better(&self) -> Better {
         match self.name {
             "throughput" | "duplex_throughput" | "message_rate" | "overlap" | "hidden" | "computing" => Better::More,
-            "communication_time" | "computation_time" | "total_time" | "match_cpu_alone" => Better::Neither,
+            "communication_time" | "computation_time" | "total_time" | "match_cpu_alone" | "load" => Better::Neither,
             _ => Better::Less,
         }
     }
@@ -93,6 +93,11 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
         Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
         Kind::Overlap => overlap(),
         Kind::Fetch => vec![main("fetch_time", "us")],
+        Kind::Carry => vec![
+            Metric::new("slowdown", "%", Column::Plain("slower %"), |run| Some(100.0 * run.value()?)),
+            Metric::new("streams_cpu", "%", Column::Plain("streams' CPU %"), |run| percent(run, Figure::StreamsCpu)),
+            Metric::new("load", "Mb/s", Column::Plain("Mb/s"), |run| run.figures(Figure::Load).next()),
+        ],
         Kind::Inserted => vec![
             Metric::new("throughput", "GB/s", Column::Plain("GB/s"), Run::value),
             Metric::new("computing", "%", Column::Plain("t1/t2 %"), |run| percent(run, Figure::Computing)),
@@ -190,6 +195,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Overlap => "Computation beside a transfer: how much of it fits, more is better",
         Kind::Inserted => "Throughput with computation after each message, more is better",
         Kind::Fetch => "Time of a fetch in us, less is better",
+        Kind::Carry => "A computation beside streams: by how much it is slower than alone, less is better",
         Kind::Matching => "Processor time of matching one message with its receive, less is better",
         Kind::Hiding => "Messages beside computation: the share of them that is hidden, more is better",
         Kind::Idle => "Quiet connections, less is better",

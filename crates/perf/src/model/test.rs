@@ -21,6 +21,8 @@ pub(crate) enum Test {
     Overlap,
     /// How long a fetch takes from a server whose application computes, and so answers late
     Progress,
+    /// By how much the streams that a server carries slow its application down, at the same load for each contestant
+    Slowdown,
     /// Which stage runs where: host, offload (coupled, decoupled), assist; with and without markers, in and out of
     /// cache
     Split,
@@ -50,6 +52,7 @@ impl Test {
             Self::PingPing => "ping-ping",
             Self::Overlap => "overlap",
             Self::Progress => "progress",
+            Self::Slowdown => "slowdown",
             Self::Split => "split",
             Self::Markers => "markers",
             Self::InOrderTax => "in-order-tax",
@@ -69,6 +72,7 @@ impl Test {
             Self::PingPing => "What do both directions at once cost each other?",
             Self::Overlap => "How much computation fits beside a transfer without lengthening it?",
             Self::Progress => "How long does a fetch take from a server whose application computes?",
+            Self::Slowdown => "By how much do the streams of a server slow its application down?",
             Self::Split => "Which stage of iWARP belongs on which thread?",
             Self::Markers => "What do markers cost, by their spacing?",
             Self::InOrderTax => "What does readiness for disorder cost when everything arrives in order?",
