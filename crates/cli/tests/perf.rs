@@ -127,6 +127,25 @@ fn who_computes_can_be_called_for() {
 }
 
 #[test]
+fn the_computed_part_of_a_transfer_is_told_of_each_computation() {
+    let arguments = ["overlap-ratio", "--lab", "off", "--computation", "1,300", "--transport", "iwarp"];
+    let (report, text) = report_of(&[&arguments[..], &["--vs", "edge,sockets"]].concat());
+    let ratios = rows(&report, "computing");
+    assert_eq!(ratios.len(), 6, "{text}");
+    let percent = |row: &Value| row["median"].as_f64().unwrap();
+    assert!(ratios.iter().all(|row| percent(row) > 0.0 && percent(row) <= 100.0), "{text}");
+    assert!(ratios.iter().all(|row| row["case"]["target"] == "polling"), "{text}");
+    // The whole time has the computation in it.
+    let totals = rows(&report, "total_time");
+    let long = totals.iter().filter(|row| row["case"]["computation_us"] == 300);
+    assert!(long.map(|row| percent(row)).all(|total| total > 100.0), "{text}");
+    let silent = [&arguments[..], &["--vs", "sockets", "--target", "silent"]].concat();
+    assert_eq!(perf(&silent).status.code(), Some(2), "sockets can't be measured with a silent target alone");
+    refused(&["overlap-ratio", "--computation", "2000000"], "not in 0..=1000000");
+    refused(&["overlap-ratio", "--window", "4"], "--window");
+}
+
+#[test]
 fn a_server_that_computes_is_read_all_the_same() {
     let arguments = ["progress", "--lateness", "0ms,2500us", "--size", "1K", "--transport", "iwarp"];
     let (report, text) = report_of(&[&arguments[..], &["--vs", "edge,sockets"]].concat());

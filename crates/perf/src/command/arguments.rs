@@ -24,6 +24,7 @@ const EXAMPLES: &str = "\
   weft perf ping-ping                                 both sides send at once
   weft perf overlap --target silent --size 64K,256K   computation hidden beside transfers
   weft perf overlap --operation read --computation 1,100,2000
+  weft perf overlap-ratio --lab 1G --delay 0us,4ms --computation 242   which part of a transfer's time is computed
   weft perf progress                                  fetches from a server whose application computes
   weft perf progress --lab 1G --delay 1ms --lateness 0ms,64ms --vs sockets
   weft perf slowdown                                  what 40 streams take from the server's application

@@ -14,6 +14,7 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::Rate => &basic::RATE,
         Test::PingPing => &ping_ping::PingPing,
         Test::Overlap => &overlap::Overlap,
+        Test::OverlapRatio => &overlap::Ratio,
         Test::Progress => &progress::Lateness,
         Test::Slowdown => &slowdown::Slowdown,
         Test::Split => &split::Split,

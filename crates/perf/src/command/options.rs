@@ -81,10 +81,11 @@ pub(crate) struct Options {
     /// a case of its own
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     engines: Vec<usize>,
-    /// What the passive side does meanwhile [default: each]
+    /// What the passive side does meanwhile [default: each; overlap-ratio: polling]
     #[arg(long, value_enum, value_name = "TARGET,...", value_delimiter = ',')]
     pub(crate) target: Vec<Target>,
-    /// Computation after each message, in microseconds [default: 1,10,100,300,1000,2000]
+    /// Computation after each message, in microseconds [default: 1,10,100,300,1000,2000; overlap-ratio:
+    /// 62,122,242,422]
     #[arg(long, value_name = "US,...", value_delimiter = ',')]
     pub(crate) computation: Vec<u32>,
     /// How long the server's application computes before it answers, at most 1s; each time is a case of its own
@@ -142,7 +143,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) files: Files,
     /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit);
-    /// `off`: on loopback [default: off; overlap and window-overlap: 1G; mpi: none, but 1G for overlap]
+    /// `off`: on loopback [default: off; overlap, overlap-ratio, window-overlap: 1G; mpi: none, but 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with = "connect")]
     lab: Option<LabWish>,
     /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has

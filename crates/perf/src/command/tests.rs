@@ -91,6 +91,7 @@ impl What {
             }
             Self::Measured(Test::Rate) => &["operation", "window"],
             Self::Measured(Test::Overlap) => &["operation", "window", "target", "computation"],
+            Self::Measured(Test::OverlapRatio) => &["operation", "target", "computation"],
             Self::Measured(Test::Progress) => &["lateness"],
             Self::Measured(Test::Slowdown) => &["streams", "load"],
             Self::Measured(Test::Idle) => &["connections", "seconds", "window"],

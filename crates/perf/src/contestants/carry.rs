@@ -1,9 +1,9 @@
-//! A server whose application computes beside the streams that its host carries, whoever carries them: the client offers
-//! all streams together a load that is paced, the same to each contestant, and the server times its computation with the
-//! streams and without them, round by round.
+//! A server whose application computes beside the streams that its host carries, whatever carries them: the client
+//! offers all streams together a load that is paced, the same to each contestant, and the server times its computation
+//! with the streams and without them, round by round.
 //!
-//! The server says when the streams are to flow, by a number: odd ones begin a phase, even ones end it. The client fills
-//! each message with the number that it heard last, so that the server sees a phase begin and end.
+//! The server says when the streams are to flow, by a number: odd ones begin a phase, even ones end it. The client
+//! fills each message with the number that it was told last, so that the server sees a phase begin and end.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::model::measure::{Figure, Measured, Watch, median};
 
 /// The last phase: nothing follows.
 pub(crate) const END: u8 = u8::MAX;
-/// The phase that nobody has begun.
+/// Before the first phase.
 pub(crate) const NONE: u8 = 0;
 /// The most rounds: each has two phases, and a phase is a byte.
 const MOST_ROUNDS: u64 = 100;
@@ -137,7 +137,6 @@ pub(crate) fn offer<O: Offered>(job: &Job, offered: &mut O) -> Result<Measured, 
             let (sent, took) = flow(job, offered, told, &mut next)?;
             bytes += sent;
             seconds += took;
-            // What ended the phase is heard once more.
         } else if told != END {
             offered.drain()?;
             while !offered.send(0, told)? {}
@@ -149,8 +148,8 @@ pub(crate) fn offer<O: Offered>(job: &Job, offered: &mut O) -> Result<Measured, 
     Ok(Measured { figures: megabits.into_iter().collect(), ..Measured::default() })
 }
 
-/// Sends what is due, tick by tick, to one stream after the other, while the phase lasts. Returns the bytes and how many
-/// seconds it lasted.
+/// Sends what is due, tick by tick, to one stream after the other, while the phase lasts. Returns the bytes, and how
+/// many seconds it lasted.
 fn flow<O: Offered>(job: &Job, offered: &mut O, phase: u8, next: &mut usize) -> Result<(u64, f64), O::Error> {
     let start = Instant::now();
     let mut sent = 0;

@@ -17,6 +17,8 @@ const AS_LONG: usize = 9;
 const TOLERANCE: f64 = 1.05;
 /// How long one search goes on, and how long one stream.
 const BUDGET: Duration = Duration::from_millis(600);
+/// The fewest transfers of a ratio, however long they take.
+const FEWEST: usize = 5;
 /// Transfers whose processor time is taken at the end of a search.
 const CPU_TRANSFERS: u64 = 20;
 /// Bytes that go before each transfer that is timed. A shaped link saves up while nothing leaves it, and lets that much
@@ -94,7 +96,7 @@ impl Search {
         transfer.wait_blocking(self.block);
         let mut alone = Vec::new();
         for _ in 0..self.warmup {
-            alone.push(self.once(transfer, None)?.total);
+            alone.push(once(transfer, self.primers, None)?.total);
         }
         // Not before: until now the target was starting. Where the two cores are two threads of one, what it does
         // counts.
@@ -108,7 +110,7 @@ impl Search {
         for round in 0..self.rounds {
             for (at, totals) in totals.iter_mut().enumerate() {
                 let length = SHARES[at] * alone;
-                let once = self.once(transfer, Some((&work, length)))?;
+                let once = once(transfer, self.primers, Some((&work, length)))?;
                 totals.push(once.total);
                 if at == AS_LONG {
                     stretches.push(once.computation / length);
@@ -126,31 +128,54 @@ impl Search {
         Ok(measured)
     }
 
-    /// Post, compute for so many microseconds, wait.
-    fn once<T: Transfer>(&self, transfer: &mut T, computation: Option<(&Work, f64)>) -> Result<Once, T::Error> {
-        for _ in 0..self.primers {
-            transfer.post()?;
-        }
-        transfer.finish(0)?;
-        let start = Instant::now();
-        transfer.post()?;
-        let posted = Instant::now();
-        if let Some((work, length)) = computation {
-            compute(work, length, transfer)?;
-        }
-        let computation = microseconds(posted);
-        transfer.finish(0)?;
-        Ok(Once { total: microseconds(start), computation })
-    }
-
     /// Processor seconds per GB of transfers that are waited for asleep.
     fn cpu<T: Transfer>(&self, transfer: &mut T) -> Result<f64, T::Error> {
         transfer.wait_blocking(true);
         let watch = Watch::start();
         for _ in 0..CPU_TRANSFERS {
-            self.once(transfer, None)?;
+            once(transfer, self.primers, None)?;
         }
         Ok(watch.cpu_s_per_gb(CPU_TRANSFERS * (1 + self.primers) * self.size as u64))
+    }
+}
+
+/// Transfers one by one, each with a computation of fixed length between post and wait.
+pub(crate) struct Ratio {
+    warmup: u64,
+    rounds: u64,
+    computation_us: f64,
+    block: bool,
+}
+
+impl Ratio {
+    pub(crate) fn new(job: &Job) -> Self {
+        let warmup = job.warmup.min(10);
+        Self {
+            warmup,
+            rounds: job.iterations.min(MOST_TRANSFERS - warmup),
+            computation_us: job.computation_us.into(),
+            block: job.wait == Wait::Block,
+        }
+    }
+
+    /// Does them, and ends the transfers. The value is t1 / t2: the computation over all of its transfer.
+    pub(crate) fn run<T: Transfer>(&self, transfer: &mut T) -> Result<Measured, T::Error> {
+        transfer.wait_blocking(self.block);
+        for _ in 0..self.warmup {
+            once(transfer, 0, None)?;
+        }
+        let work = Work::calibrate();
+        let (start, mut totals) = (Instant::now(), Vec::new());
+        while (totals.len() as u64) < self.rounds && (totals.len() < FEWEST || start.elapsed() < BUDGET) {
+            totals.push(once(transfer, 0, Some((&work, self.computation_us)))?.total);
+        }
+        transfer.end()?;
+        let Some(total) = median(totals) else { return Ok(Measured::default()) };
+        Ok(Measured {
+            value: Some(self.computation_us / total.max(self.computation_us)),
+            figures: [(Figure::TotalUs, total)].into(),
+            ..Measured::default()
+        })
     }
 }
 
@@ -158,6 +183,23 @@ impl Search {
 struct Once {
     total: f64,
     computation: f64,
+}
+
+/// Some transfers that are not timed; then post, compute for so many microseconds, wait.
+fn once<T: Transfer>(transfer: &mut T, primers: u64, computation: Option<(&Work, f64)>) -> Result<Once, T::Error> {
+    for _ in 0..primers {
+        transfer.post()?;
+    }
+    transfer.finish(0)?;
+    let start = Instant::now();
+    transfer.post()?;
+    let posted = Instant::now();
+    if let Some((work, length)) = computation {
+        compute(work, length, transfer)?;
+    }
+    let computation = microseconds(posted);
+    transfer.finish(0)?;
+    Ok(Once { total: microseconds(start), computation })
 }
 
 fn microseconds(since: Instant) -> f64 {

@@ -88,7 +88,7 @@ impl Contestant for Sockets {
             Kind::Idle | Kind::AllToAll | Kind::Matching | Kind::Hiding => {
                 Err("plain sockets are not measured so".into())
             }
-            Kind::Overlap | Kind::Inserted if job.target == Target::Silent => {
+            Kind::Overlap | Kind::Inserted | Kind::Ratio if job.target == Target::Silent => {
                 Err("a target that never calls in never answers".into())
             }
             kind => variant.fits(kind),
@@ -138,8 +138,9 @@ impl Side for SocketSide {
             (Kind::Fetch, Role::Active) => fetch::request(stream, job),
             (Kind::Fetch, Role::Passive) => fetch::answer(stream, job),
             (Kind::Overlap, Role::Active) => overlap::search(stream, job),
+            (Kind::Ratio, Role::Active) => overlap::ratio(stream, job),
             (Kind::Inserted, Role::Active) => overlap::insert(stream, job),
-            (Kind::Overlap | Kind::Inserted, Role::Passive) => overlap::answer(stream, job),
+            (Kind::Overlap | Kind::Inserted | Kind::Ratio, Role::Passive) => overlap::answer(stream, job),
             (_, Role::Active) => pour(stream, job, &variant),
             (_, Role::Passive) => drain(stream, job, &variant),
         }

@@ -73,7 +73,9 @@ impl Contestant for Weft {
             (Kind::Duplex, Operation::Send) => {
                 Err("both ways at once are written or read; a message would take the receive of a word".into())
             }
-            (Kind::Overlap | Kind::Inserted, _) if job.target == Target::Silent && !settings.is_automatic() => {
+            (Kind::Overlap | Kind::Inserted | Kind::Ratio, _)
+                if job.target == Target::Silent && !settings.is_automatic() =>
+            {
                 Err("without a thread of its own the NIC of a silent target does nothing".into())
             }
             (Kind::Carry, _) if !settings.is_automatic() => {
@@ -170,7 +172,7 @@ impl Side for WeftSide {
         let target = RemoteMemory { stag: Stag(peer.stag), offset: peer.offset };
         match job.kind {
             Kind::Latency | Kind::PingPing => latency::run(link, &self.inbox, target, job),
-            Kind::Overlap | Kind::Inserted => overlap::run(link, &self.inbox, target, job),
+            Kind::Overlap | Kind::Inserted | Kind::Ratio => overlap::run(link, &self.inbox, target, job),
             Kind::Fetch => fetch::run(link, target, job),
             _ => transfer::run(link, &self.inbox, target, job),
         }

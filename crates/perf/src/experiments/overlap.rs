@@ -11,8 +11,15 @@ use crate::runner::plan::{Plan, Results};
 
 pub(crate) struct Overlap;
 
+/// One transfer at a time beside a computation of fixed length (papers.md 2, experiment 2).
+pub(crate) struct Ratio;
+
 /// Computation after each message, in microseconds, of the second kind.
 const COMPUTATIONS_US: [u32; 6] = [1, 10, 100, 300, 1000, 2000];
+/// Computation beside one transfer, in microseconds; the paper has 0 to 422.
+const BESIDE_US: [u32; 4] = [62, 122, 242, 422];
+/// The same at a glance.
+const BESIDE_GLANCE_US: [u32; 1] = [242];
 
 impl Design for Overlap {
     fn contestants(&self) -> Vec<String> {
@@ -55,6 +62,43 @@ impl Design for Overlap {
          t1/t2: that computation over that total\n\
          A transfer is over when its bytes are in the target's memory: a one-byte read follows writes and sends, a reply those of sockets.\n"
             .into()
+    }
+}
+
+impl Design for Ratio {
+    fn contestants(&self) -> Vec<String> {
+        ["iwarp", "edge", "sockets"].map(str::to_owned).to_vec()
+    }
+
+    fn wants_lab(&self) -> bool {
+        true
+    }
+
+    fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
+        let targets = match &basis.choices.target[..] {
+            [] => &[Target::Polling],
+            targets => targets,
+        };
+        let computations = match &basis.choices.computation[..] {
+            [] if basis.quick() => &BESIDE_GLANCE_US[..],
+            [] => &BESIDE_US,
+            given => given,
+        };
+        let mut cases = Vec::new();
+        for size in basis.sizes("1K") {
+            for (target, computation_us) in
+                targets.iter().flat_map(|target| computations.iter().map(move |us| (target, us)))
+            {
+                let case = labelled(basis.case(Kind::Ratio, size, 1.0), *target);
+                let case = case.with(|job| job.computation_us = *computation_us);
+                cases.push(case.label_with("computation_us", *computation_us));
+            }
+        }
+        cases
+    }
+
+    fn afterword(&self, _: &Plan, _: &Results) -> String {
+        "\nt1: the computation; t2: from the post until that and the transfer are over\n".into()
     }
 }
 

@@ -41,7 +41,7 @@ impl Design for Slowdown {
         format!(
             "\n{} streams offer {} Mb/s together; Mb/s: what they carried\nslower: by how much a computation of {} ms \
              takes longer beside them than alone, on a core for the whole server\nstreams' CPU: processor time of the \
-             server beyond that of the computation, in each second; what the kernel does in its own name is not in it\n",
+             server beyond that of the computation, in each second; without what the kernel does in its own name\n",
             job.connections,
             job.load_bits_per_s / 1_000_000,
             job.computation_us / 1000

@@ -97,7 +97,7 @@ const MULTI_EDGE: &str = "Karlsson et al., MultiEdge (IPDPS 2007)";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 25] = [
+pub(crate) const ALL: [Experiment; 26] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -237,6 +237,25 @@ pub(crate) const ALL: [Experiment; 25] = [
          --vs edge,sockets",
     )
     .asks("How many bytes a second afar?", "round trip, size", "throughput; processor time of both sides"),
+    Experiment::new(
+        "overlap-far",
+        CLUSTERS,
+        [
+            "overlap-ratio --lab 1G --computation 242 --delay 0us,1ms --vs sockets --quick",
+            "overlap-ratio --lab 1G --computation 62,242,422 --delay 0us,1ms,4ms",
+        ],
+        [0.1, 1.2, 30.0],
+    )
+    .long(
+        "overlap-ratio --lab 1G --computation 62,122,182,242,302,362,422 \
+         --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms",
+    )
+    .asks(
+        "Which part of the time is computed?",
+        "computation, round trip",
+        "t1/t2; time of a transfer with computation",
+    )
+    .found("The ratio of RDMA is above that of sockets at each delay, by less the longer it is."),
     Experiment::new(
         "progress",
         CLUSTERS,

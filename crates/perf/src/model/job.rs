@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Overlap,
     /// Payload per time with some computation after each message.
     Inserted,
+    /// How much of the time of a transfer is computed.
+    Ratio,
     /// How much of a message, or of one each way, hides behind computation.
     Hiding,
     /// A fetch from a server whose application computes.
@@ -317,6 +319,7 @@ impl Job {
             // These look at the clock themselves, and stop in time: so often they repeat at most.
             Kind::Overlap => 100,
             Kind::Inserted => 2000,
+            Kind::Ratio => 1000,
             Kind::Hiding => 20,
             Kind::Fetch => 1000,
             Kind::Carry => 5,

@@ -92,6 +92,10 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
         Kind::PingPing => vec![main("exchange_time", "us")],
         Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
         Kind::Overlap => overlap(),
+        Kind::Ratio => vec![
+            Metric::new("computing", "%", Column::Plain("t1/t2 %"), |run| Some(100.0 * run.value()?)),
+            Metric::new("total_time", "us", Column::Plain("t2 us"), |run| run.figures(Figure::TotalUs).next()),
+        ],
         Kind::Fetch => vec![main("fetch_time", "us")],
         Kind::Carry => vec![
             Metric::new("slowdown", "%", Column::Plain("slower %"), |run| Some(100.0 * run.value()?)),
@@ -194,6 +198,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Duplex => "Throughput of both directions together in GB/s, more is better",
         Kind::Overlap => "Computation beside a transfer: how much of it fits, more is better",
         Kind::Inserted => "Throughput with computation after each message, more is better",
+        Kind::Ratio => "Computation between post and wait, over the whole time of a transfer, more is better",
         Kind::Fetch => "Time of a fetch in us, less is better",
         Kind::Carry => "A computation beside streams: by how much it is slower than alone, less is better",
         Kind::Matching => "Processor time of matching one message with its receive, less is better",

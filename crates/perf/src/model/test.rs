@@ -19,6 +19,8 @@ pub(crate) enum Test {
     PingPing,
     /// How much computation a transfer hides, and bandwidth against inserted computation
     Overlap,
+    /// Which part of the time of a transfer is computed, from post to the end of the wait: t1 / t2
+    OverlapRatio,
     /// How long a fetch takes from a server whose application computes, and so answers late
     Progress,
     /// By how much the streams that a server carries slow its application down, at the same load for each contestant
@@ -51,6 +53,7 @@ impl Test {
             Self::Rate => "rate",
             Self::PingPing => "ping-ping",
             Self::Overlap => "overlap",
+            Self::OverlapRatio => "overlap-ratio",
             Self::Progress => "progress",
             Self::Slowdown => "slowdown",
             Self::Split => "split",
@@ -71,6 +74,7 @@ impl Test {
             Self::Rate => "How many small messages cross in a second?",
             Self::PingPing => "What do both directions at once cost each other?",
             Self::Overlap => "How much computation fits beside a transfer without lengthening it?",
+            Self::OverlapRatio => "Which part of the time of a transfer is computed?",
             Self::Progress => "How long does a fetch take from a server whose application computes?",
             Self::Slowdown => "By how much do the streams of a server slow its application down?",
             Self::Split => "Which stage of iWARP belongs on which thread?",

@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use crate::contestants::overlap::{CALLS_IN_EVERY_US, Insertion, Search, Transfer};
+use crate::contestants::overlap::{CALLS_IN_EVERY_US, Insertion, Ratio, Search, Transfer};
 use crate::contestants::sockets::exchange::{READ_BYTES, write_all};
 use crate::host::work::Work;
 use crate::model::job::{Job, Target, Wait};
@@ -13,6 +13,11 @@ use crate::model::measure::{Measured, Watch};
 /// Finds out how much computation fits.
 pub(crate) fn search(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
     Search::new(job).run(&mut Exchange::new(stream, job)?)
+}
+
+/// Computes beside each message.
+pub(crate) fn ratio(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
+    Ratio::new(job).run(&mut Exchange::new(stream, job)?)
 }
 
 /// Streams with computation after each message.

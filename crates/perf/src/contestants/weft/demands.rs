@@ -21,7 +21,7 @@ pub(crate) fn operation(job: &Job) -> Operation {
         return Operation::Read;
     }
     let usual = match job.kind {
-        Kind::Bandwidth | Kind::Duplex | Kind::Overlap | Kind::Inserted => Operation::Write,
+        Kind::Bandwidth | Kind::Duplex | Kind::Overlap | Kind::Inserted | Kind::Ratio => Operation::Write,
         _ => Operation::Send,
     };
     // Streams both ways are beside exchanges in one test: what is said of the operation is for those.
@@ -46,7 +46,7 @@ pub(crate) fn receive_slots(job: &Job) -> usize {
         // A side may have answered before it was answered, and then once more.
         (Operation::Send, Kind::PingPing, _) => 3,
         // Nobody posts again at a target that never calls in.
-        (Operation::Send, Kind::Overlap | Kind::Inserted, Role::Passive) => MOST_TRANSFERS as usize,
+        (Operation::Send, Kind::Overlap | Kind::Inserted | Kind::Ratio, Role::Passive) => MOST_TRANSFERS as usize,
         (Operation::Send, _, Role::Passive) => job.buffers(),
         _ => 0,
     }
@@ -63,7 +63,7 @@ pub(crate) fn bytes_beyond_caches() -> usize {
 pub(crate) fn memory_slots(job: &Job) -> usize {
     match (job.cache, job.kind) {
         (Cache::Out, _) => (bytes_beyond_caches() / job.size).max(1),
-        (Cache::In, Kind::Overlap | Kind::Inserted) => 1,
+        (Cache::In, Kind::Overlap | Kind::Inserted | Kind::Ratio) => 1,
         (Cache::In, _) => receive_slots(job).max(1),
     }
 }

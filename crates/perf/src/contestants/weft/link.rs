@@ -38,7 +38,7 @@ pub(crate) enum Word {
 /// Whether words come to this side. Where messages are received too, they would take each other's receives.
 fn hears_words(job: &Job) -> bool {
     match (operation(job), job.kind) {
-        (_, Kind::Overlap | Kind::Inserted) => false,
+        (_, Kind::Overlap | Kind::Inserted | Kind::Ratio) => false,
         (Operation::Send, Kind::Latency | Kind::PingPing) => false,
         (Operation::Send, _) => job.role() == Role::Active,
         _ => true,
@@ -88,7 +88,7 @@ impl Link {
         let words = if hears_words(job) { WORDS } else { 0 };
         // Beside computation a transfer is two requests; the place of the one that is not signaled may come free a
         // moment after the completion of the other is seen, by a thread of the NIC.
-        let requests = if matches!(job.kind, Kind::Overlap | Kind::Inserted) { 4 } else { 2 };
+        let requests = if matches!(job.kind, Kind::Overlap | Kind::Inserted | Kind::Ratio) { 4 } else { 2 };
         let (sends, receives) = (requests * job.buffers() + WORDS, (slots + words).max(1));
         let completions = context.create_completion_queue(sends + receives)?;
         let options = QueuePairOptions { send_depth: sends as u32, receive_depth: receives as u32 };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weft::verbs::{Access, MemoryRegion, RemoteMemory, WorkRequest};
 
-use crate::contestants::overlap::{CALLS_IN_EVERY_US, Insertion, Search, Transfer};
+use crate::contestants::overlap::{CALLS_IN_EVERY_US, Insertion, Ratio, Search, Transfer};
 use crate::contestants::weft::demands::{flag_at, operation};
 use crate::contestants::weft::link::{Broken, Link, Outcome};
 use crate::host::work::Work;
@@ -38,6 +38,7 @@ pub(crate) fn run(link: &mut Link, inbox: &MemoryRegion, target: RemoteMemory, j
     };
     match job.kind {
         Kind::Overlap => Search::new(job).run(&mut initiator),
+        Kind::Ratio => Ratio::new(job).run(&mut initiator),
         _ => Insertion::new(job).run(&mut initiator),
     }
 }
