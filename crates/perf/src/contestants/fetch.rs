@@ -6,8 +6,8 @@ use crate::model::job::Job;
 use crate::model::measure::{Measured, RoundTrips};
 
 /// How long fetches that count go on, and those before them.
-const BUDGET: Duration = Duration::from_millis(400);
-const WARMUP: Duration = Duration::from_millis(100);
+const BUDGET: Duration = Duration::from_millis(250);
+const WARMUP: Duration = Duration::from_millis(50);
 /// The fewest fetches that count, however long they take.
 const LEAST: u64 = 8;
 

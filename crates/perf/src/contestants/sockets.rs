@@ -4,7 +4,7 @@
 //! the size of a message, unless the variant says `batched` (a window of messages in each write) or gives a size
 //! (`256K`). With `crc` in the variant both ends compute a CRC-32C of all bytes, before they are written and after they
 //! are read: what is left to a protocol that checks its data, as iWARP does. TCP_NODELAY is set; buffers are left to
-//! the kernel.
+//! the kernel, which makes them larger as it sees fit, unless the variant says their size (`buffers=4M`).
 
 mod carry;
 mod duplex;
@@ -20,7 +20,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::contestants::carry::take_core;
 use crate::contestants::sockets::exchange::{drain, ping, pong, pour};
-use crate::contestants::sockets::variant::Variant;
+use crate::contestants::sockets::variant::{Variant, buffers};
 use crate::host::versions::kernel;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Role, Target, Wait};
@@ -45,21 +45,33 @@ impl Sockets {
             // Bound to one address, an MPTCP listener would never accept a second path.
             address.set_ip(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         }
-        let socket = self.socket(address)?;
+        let socket = self.socket(address, job.variant.as_deref())?;
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(job.connections).unwrap_or(i32::MAX))?;
         Ok(socket.into())
     }
 
-    fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let address = resolve(host, port)?;
-        let socket = self.socket(address)?;
+    fn connect(&self, job: &Job, port: u16) -> io::Result<TcpStream> {
+        let address = resolve(&job.host, port)?;
+        let socket = self.socket(address, job.variant.as_deref())?;
         socket.connect(&address.into())?;
         Ok(socket.into())
     }
 
-    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
-        Socket::new(Domain::for_address(address), Type::STREAM, Some(self.protocol))
+    /// With the buffers that the variant says: before it connects or listens, for that decides the window.
+    fn socket(&self, address: SocketAddr, variant: Option<&str>) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(self.protocol))?;
+        if let Some(bytes) = variant.and_then(|variant| buffers(variant).ok().flatten()) {
+            socket.set_send_buffer_size(bytes)?;
+            socket.set_recv_buffer_size(bytes)?;
+            // The kernel gives at most what it is allowed to, and says twice as much, for its own needs.
+            let given = socket.send_buffer_size()?.min(socket.recv_buffer_size()?) / 2;
+            if given < bytes {
+                let limits = "sysctl net.core.wmem_max and net.core.rmem_max allow no more";
+                return Err(io::Error::other(format!("of buffers of {bytes} bytes it gave {given}: {limits}")));
+            }
+        }
+        Ok(socket)
     }
 }
 
@@ -72,10 +84,10 @@ impl Contestant for Sockets {
         "plain sockets with TCP_NODELAY; reads of 256 KiB; writes of a message each, or as the variant says; with `crc` both ends compute one of all bytes"
     }
 
-    fn available(&self, _: Option<&str>) -> Result<(), String> {
-        Socket::new(Domain::IPV4, Type::STREAM, Some(self.protocol)).map(drop).map_err(|error| {
-            format!("this kernel gives no such socket ({error}); for mptcp: sysctl net.mptcp.enabled=1")
-        })
+    fn available(&self, variant: Option<&str>) -> Result<(), String> {
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        let hint = if self.protocol == Protocol::MPTCP { "; for mptcp: sysctl net.mptcp.enabled=1" } else { "" };
+        self.socket(any, variant).map(drop).map_err(|error| format!("this kernel gives no such socket: {error}{hint}"))
     }
 
     fn version(&self, _: &Job) -> Option<String> {
@@ -83,7 +95,7 @@ impl Contestant for Sockets {
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
-        let variant = Variant::of(job)?;
+        let variant = Variant::of_sockets(job)?;
         match job.kind {
             Kind::Idle | Kind::AllToAll | Kind::Matching | Kind::Hiding => {
                 Err("plain sockets are not measured so".into())
@@ -124,7 +136,7 @@ impl Side for SocketSide {
     }
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
-        let variant = Variant::of(job)?;
+        let variant = Variant::of_sockets(job)?;
         if job.kind == Kind::Carry {
             return self.carry(job, other(job, addresses)).map_err(|error| format!("a connection failed: {error}"));
         }
@@ -158,7 +170,7 @@ impl SocketSide {
 
     fn connect(&self, job: &Job, peer: &str) -> io::Result<TcpStream> {
         let port = peer.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no port from the peer"))?;
-        let stream = self.sockets.connect(&job.host, port)?;
+        let stream = self.sockets.connect(job, port)?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }

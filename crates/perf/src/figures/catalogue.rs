@@ -152,9 +152,13 @@ pub(crate) const ALL: [Experiment; 26] = [
     Experiment::new(
         "overlap",
         IWARP_NICS,
-        ["overlap --size 64K --computation 100 --quick", "overlap --size 64K --computation 10,100,1000"],
-        [0.6, 2.5, 4.0],
+        [
+            "overlap --size 64K --computation 100 --target silent,polling --quick",
+            "overlap --size 64K --computation 100,1000",
+        ],
+        [0.4, 2.2, 4.0],
     )
+    .long("overlap --size 64K --computation 10,100,1000")
     .asks(
         "How much computation is hidden?",
         "target (silent, computing, polling), size, computation",
@@ -163,9 +167,10 @@ pub(crate) const ALL: [Experiment; 26] = [
     Experiment::new(
         "links",
         MULTI_EDGE,
-        ["links --links 1,2 --seconds 1 --rate 200M", "links --links 1,2,4,8 --seconds 2"],
-        [0.4, 4.3, 7.0],
+        ["links --links 1,2 --seconds 1 --rate 200M", "links --links 1,2,4,8 --seconds 1"],
+        [0.4, 3.1, 7.0],
     )
+    .long("links --links 1,2,4,8 --seconds 2")
     .asks(
         "What do several links carry together?",
         "links (1 to 8)",
@@ -216,9 +221,9 @@ pub(crate) const ALL: [Experiment; 26] = [
         CLUSTERS,
         [
             "latency --lab 1G --size 1K --delay 0us,1ms --vs sockets --quick",
-            "latency --lab 1G --size 1K --delay 0us,1ms,4ms --vs edge,sockets",
+            "latency --lab 1G --size 1K --delay 0us,500us,1ms,2ms,4ms --vs edge,sockets",
         ],
-        [0.2, 1.2, 6.0],
+        [0.2, 2.0, 35.0],
     )
     .long("latency --lab 1G --size 4..16K --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms --vs edge,sockets")
     .asks("How long does a message take afar?", "round trip, size", "half round trip: median, distribution")
@@ -228,23 +233,27 @@ pub(crate) const ALL: [Experiment; 26] = [
         CLUSTERS,
         [
             "bandwidth --lab 1G --size 16K --iterations 400 --delay 0us,1ms --vs sockets --quick",
-            "bandwidth --lab 1G --size 16K --iterations 4000 --delay 0us,1ms,4ms --vs edge,sockets",
+            "bandwidth --lab 1G --size 16K --iterations 4000 --delay 0us,500us,1ms,2ms,4ms --vs edge,sockets",
         ],
-        [0.2, 1.2, 6.0],
+        [0.2, 2.0, 45.0],
     )
     .long(
         "bandwidth --lab 1G --size 4..16K --iterations 4000 --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms \
-         --vs edge,sockets",
+         --vs edge,sockets,sockets:buffers=4M",
     )
-    .asks("How many bytes a second afar?", "round trip, size", "throughput; processor time of both sides"),
+    .asks(
+        "How many bytes a second afar?",
+        "round trip, size, buffers of sockets",
+        "throughput; processor time of both sides",
+    ),
     Experiment::new(
         "overlap-far",
         CLUSTERS,
         [
             "overlap-ratio --lab 1G --computation 242 --delay 0us,1ms --vs sockets --quick",
-            "overlap-ratio --lab 1G --computation 62,242,422 --delay 0us,1ms,4ms",
+            "overlap-ratio --lab 1G --computation 62,422 --delay 0us,1ms,4ms",
         ],
-        [0.1, 1.2, 30.0],
+        [0.1, 0.8, 30.0],
     )
     .long(
         "overlap-ratio --lab 1G --computation 62,122,182,242,302,362,422 \
@@ -260,10 +269,10 @@ pub(crate) const ALL: [Experiment; 26] = [
         "progress",
         CLUSTERS,
         [
-            "progress --lab 1G --lateness 0ms,64ms --delay 0us,1ms --quick",
+            "progress --lab 1G --lateness 0ms,16ms --delay 0us,1ms --vs sockets --quick",
             "progress --lab 1G --lateness 0ms,4ms,64ms --delay 0us,1ms,4ms",
         ],
-        [0.1, 1.3, 30.0],
+        [0.1, 1.2, 30.0],
     )
     .long("progress --lab 1G --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms")
     .asks("How long to fetch from a busy server?", "lateness of the server, round trip", "time of a fetch: median, p99")
@@ -271,8 +280,11 @@ pub(crate) const ALL: [Experiment; 26] = [
     Experiment::new(
         "slowdown",
         CLUSTERS,
-        ["slowdown --lab 1G --size 4K --delay 0us,1ms --quick", "slowdown --lab 1G --size 1K,16K --delay 0us,1ms,4ms"],
-        [0.1, 1.2, 20.0],
+        [
+            "slowdown --lab 1G --size 4K --delay 0us,1ms --vs sockets --quick",
+            "slowdown --lab 1G --size 1K,16K --delay 0us,1ms,4ms",
+        ],
+        [0.1, 1.0, 20.0],
     )
     .long("slowdown --lab 1G --size 1K..16K --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms")
     .asks(
@@ -284,8 +296,8 @@ pub(crate) const ALL: [Experiment; 26] = [
     Experiment::new(
         "cuts",
         "no benchmark of the literature: docs/cuts.md",
-        ["cuts --cuts 4 --peer-cuts 4 --vs tcp --rate 200M", "cuts --cuts 40 --peer-cuts 10"],
-        [0.7, 4.7, 130.0],
+        ["cuts --cuts 4 --peer-cuts 4 --vs tcp --rate 200M", "cuts --cuts 30 --peer-cuts 10"],
+        [0.7, 3.9, 130.0],
     )
     .asks(
         "How long does a cut hold data up?",
@@ -344,9 +356,10 @@ pub(crate) const ALL: [Experiment; 26] = [
     Experiment::new(
         "idle",
         MULTI_EDGE,
-        ["idle --connections 10 --seconds 0.2 --vs none", "idle --connections 100 --seconds 2"],
-        [0.3, 2.4, 4.0],
+        ["idle --connections 10 --seconds 0.2 --vs none", "idle --connections 100 --seconds 1"],
+        [0.3, 2.0, 4.0],
     )
+    .long("idle --connections 100 --seconds 2")
     .asks(
         "What do quiet connections cost?",
         "time since the last message, queue depth",
