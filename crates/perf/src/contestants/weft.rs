@@ -173,7 +173,7 @@ impl Side for WeftSide {
         match job.kind {
             Kind::Latency | Kind::PingPing => latency::run(link, &self.inbox, target, job),
             Kind::Overlap | Kind::Inserted | Kind::Ratio => overlap::run(link, &self.inbox, target, job),
-            Kind::Fetch => fetch::run(link, target, job),
+            Kind::Fetch => fetch::run(link, &self.inbox, target, job),
             _ => transfer::run(link, &self.inbox, target, job),
         }
         .map_err(|error| link.explain(&error))

@@ -41,7 +41,7 @@ impl Design for Lateness {
 
     fn afterword(&self, _: &Plan, _: &Results) -> String {
         "\nlate: how long the server's application computes before it answers on a socket. By RDMA it computes all the \
-         time, and calls in as rarely.\n"
+         time, and calls in only where its NIC has no thread of its own.\n"
             .into()
     }
 }

@@ -1,17 +1,21 @@
 //! Reads from a server whose application computes: its NIC answers them, whatever the application does.
 
-use weft::verbs::{Access, RemoteMemory, WorkRequest};
+use std::sync::atomic::Ordering;
+
+use weft::verbs::{Access, MemoryRegion, RemoteMemory, WorkRequest};
 
 use crate::contestants::fetch;
+use crate::contestants::weft::demands::flag_at;
 use crate::contestants::weft::link::{Link, Outcome, Word};
+use crate::contestants::weft::settings::Settings;
 use crate::host::work::Work;
 use crate::model::job::{Job, Role};
 use crate::model::measure::Measured;
 
-pub(crate) fn run(link: &mut Link, target: RemoteMemory, job: &Job) -> Outcome<Measured> {
+pub(crate) fn run(link: &mut Link, memory: &MemoryRegion, target: RemoteMemory, job: &Job) -> Outcome<Measured> {
     match job.role() {
         Role::Active => read(link, target, job),
-        Role::Passive => serve(link, job).map(|()| Measured::default()),
+        Role::Passive => serve(link, memory, job).map(|()| Measured::default()),
     }
 }
 
@@ -26,21 +30,27 @@ fn read(link: &mut Link, target: RemoteMemory, job: &Job) -> Outcome<Measured> {
         }
         Ok(())
     })?;
+    let over = WorkRequest::write_inline(&1_u64.to_ne_bytes(), target.at(flag_at(job) as u64))?;
+    link.queue_pair().post(over.unsignaled())?;
     link.say(Word::Done)?;
     link.flush()?;
     Ok(measured)
 }
 
-/// The application of the server: it computes all the time, and calls in as rarely as it would answer; one that answers
-/// at once has nothing else to do, and waits.
-fn serve(link: &mut Link, job: &Job) -> Outcome<()> {
+/// The application of the server: it computes all the time, and learns from its memory that all is over. One that
+/// answers at once has nothing else to do, and waits. A NIC without a thread of its own works when it calls in, which is
+/// then after each computation.
+fn serve(link: &mut Link, memory: &MemoryRegion, job: &Job) -> Outcome<()> {
     if job.computation_us == 0 {
         return link.await_done();
     }
+    let calls_in = !Settings::of(job).is_ok_and(|settings| settings.is_automatic());
     let work = Work::calibrate();
-    while !link.is_done() {
+    while memory.load_u64(flag_at(job) as u64, Ordering::Acquire)? == 0 {
         link.compute(&work, job.computation_us.into())?;
-        link.poll()?;
+        if calls_in {
+            link.poll()?;
+        }
     }
     Ok(())
 }

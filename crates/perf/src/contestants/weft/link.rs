@@ -161,11 +161,6 @@ impl Link {
         Ok(())
     }
 
-    /// Whether the other side has said that it is done.
-    pub(crate) fn is_done(&self) -> bool {
-        self.done > 0
-    }
-
     /// Computes for this long; runs the NIC between two quanta when it calls for this thread.
     pub(crate) fn compute(&mut self, work: &Work, microseconds: f64) -> Outcome<()> {
         let mut outcome = Ok(());
