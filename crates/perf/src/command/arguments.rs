@@ -32,6 +32,8 @@ const EXAMPLES: &str = "\
   weft perf split --json split.json                   which stage runs where, and where each wins
   weft perf bandwidth --lab 1G                        between two hosts of a test network, made for this
   weft perf latency --lab none --transport edge:raw=on --vs sockets   in Ethernet frames of its own, without IP
+  weft perf clusters --delay 1ms,4ms                  to the same host, the same cluster and another, by one endpoint
+  weft perf clusters --size 4..16K --transport iwarp:transport=auto --vs sockets
   weft perf markers                                   what markers cost, by their spacing
   weft perf in-order-tax --mtu 9000                   what being ready for disorder costs when all is in order
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
@@ -146,6 +148,7 @@ impl FromArgMatches for Arguments {
         }
         let test = What::all().into_iter().find(|test| test.name() == name).unwrap_or_default();
         refuse_foreign(test, said)?;
+        refuse_without_network(test, said)?;
         let mut options = Options::from_arg_matches(said)?;
         options.test = test;
         Ok(Self { listen: None, options: Some(Box::new(options)), cuts: None })
@@ -187,6 +190,21 @@ fn refuse_foreign(test: What, said: &ArgMatches) -> Result<(), clap::Error> {
     Ok(())
 }
 
+/// What is said of the link of a test network, where there will be none.
+fn refuse_without_network(test: What, said: &ArgMatches) -> Result<(), clap::Error> {
+    let is_said = |id: &str| said.value_source(id) == Some(ValueSource::CommandLine);
+    if test.is_in_clusters() || is_said("lab") {
+        return Ok(());
+    }
+    match ["delay", "jitter", "loss"].into_iter().find(|id| is_said(id)) {
+        Some(id) => {
+            let words = format!("--{id} is of the link of a test network, so it needs --lab RATE\n");
+            Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, words))
+        }
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,7 +233,11 @@ mod tests {
         let words = error.to_string();
         assert!(words.contains("--emulate") && words.contains("perf latency") && words.contains("links"), "{words}");
         assert!(read(&["links", "--emulate", "delay=5ms"]).is_ok());
-        assert!(read(&["latency", "--delay", "5ms"]).is_err(), "a delay is of a test network");
+        for option in ["--delay=5ms", "--jitter=5ms", "--loss=1"] {
+            let words = read(&["latency", option]).unwrap_err().to_string();
+            assert!(words.contains("needs --lab") && words.contains(&option[..6]), "{words}");
+        }
+        assert!(read(&["clusters", "--delay", "5ms"]).is_ok(), "clusters are in a test network");
         assert!(read(&["latency", "--lab", "1G", "--delay", "5ms"]).is_ok());
     }
 

@@ -2,7 +2,8 @@
 
 use crate::experiments::design::Design;
 use crate::experiments::{
-    all_to_all, basic, idle, in_order_tax, markers, matching, mpi, overlap, ping_ping, progress, slowdown, split,
+    all_to_all, basic, clusters, idle, in_order_tax, markers, matching, mpi, overlap, ping_ping, progress, slowdown,
+    split,
 };
 use crate::model::test::Test;
 
@@ -23,6 +24,7 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::Idle => &idle::Idle,
         Test::AllToAll => &all_to_all::AllToAll,
         Test::Match => &matching::Matching,
+        Test::Clusters => &clusters::Clusters,
         Test::Mpi => &mpi::MpiPrograms,
     }
 }

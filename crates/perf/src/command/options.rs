@@ -143,7 +143,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) files: Files,
     /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit);
-    /// `off`: on loopback [default: off; overlap, overlap-ratio, window-overlap: 1G; mpi: none, but 1G for overlap]
+    /// `off`: on loopback [default: off; overlap, overlap-ratio, window-overlap, clusters: 1G; mpi: none, but 1G for
+    /// overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with = "connect")]
     lab: Option<LabWish>,
     /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has
@@ -153,15 +154,15 @@ pub(crate) struct Options {
     /// The largest packet of the test network's link, in bytes [default: 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(i64::from(*MTU.start())..=i64::from(*MTU.end())))]
     mtu: Option<u32>,
-    /// How long each frame takes over the test network's link, in each direction: 500us, 10ms; each of several times is
-    /// a case of its own
-    #[arg(long, value_name = "TIME,...", value_delimiter = ',', requires = "lab")]
+    /// How long each frame takes over the test network's link, in each direction: 500us, 10ms; of clusters, over the
+    /// link between them. Each of several times is a case of its own
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',')]
     delay: Vec<Time>,
     /// Up to how much longer, by chance; frames stay in order
-    #[arg(long, value_name = "TIME", requires = "lab")]
+    #[arg(long, value_name = "TIME")]
     jitter: Option<Time>,
     /// Frames that the link loses, in percent
-    #[arg(long, value_name = "PERCENT", requires = "lab")]
+    #[arg(long, value_name = "PERCENT")]
     loss: Option<Percent>,
     /// Have the kernel cut what it sends into packets of the MTU before the test network's link
     #[arg(long)]
@@ -183,6 +184,8 @@ struct Wants {
     real_packets: bool,
     /// The rate of its links.
     usual_rate: Option<BitsPerSecond>,
+    /// One of two clusters with this many hosts each. Without it there is nothing to measure.
+    hosts_in_clusters: Option<usize>,
 }
 
 impl Wants {
@@ -190,7 +193,8 @@ impl Wants {
         let design = design(test);
         let real_packets = design.needs_real_packets();
         let usual_rate = if test == Test::Mpi || real_packets { None } else { usual_rate() };
-        Self { lab: design.wants_lab(), real_packets, usual_rate }
+        let hosts_in_clusters = design.hosts_in_clusters();
+        Self { lab: design.wants_lab(), real_packets, usual_rate, hosts_in_clusters }
     }
 }
 
@@ -266,6 +270,7 @@ impl Options {
         let template = self.template(&place)?;
         let cases = design(test).cases(&Basis { template, choices: &self.choices(), libraries, round_trip: 2 * delay });
         let limited = self.limited_place(&place, &cases, delay)?;
+        let reaches = place.reaches();
         Ok(Plan {
             test,
             entries: self.entries(test)?,
@@ -277,6 +282,7 @@ impl Options {
             copies: self.copies,
             place,
             limited,
+            reaches,
             note,
         })
     }
@@ -320,7 +326,8 @@ impl Options {
             [delay] => delay,
             _ => return Err(Failure::Usage("--delay: windows are measured with one at a time".into())),
         };
-        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate() }, delay)
+        let hosts_in_clusters = None;
+        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate(), hosts_in_clusters }, delay)
     }
 
     /// Where it is done, and what is to be known about that.
@@ -329,6 +336,9 @@ impl Options {
         let shape = self.shape(delay);
         let lab = |rate| Place::lab(&self.lab_plan(rate, wants.real_packets), shape.as_ref());
         let usual_rate = wants.usual_rate;
+        if let Some(hosts) = wants.hosts_in_clusters {
+            return Ok((self.clusters(hosts, usual_rate, shape.as_ref())?, None));
+        }
         let place = match (&self.connect, self.lab) {
             (Some(host), _) => {
                 let machine: Machine = host.parse().map_err(Failure::Usage)?;
@@ -356,6 +366,20 @@ impl Options {
             (None, _) => Ok(Place::Here),
         };
         Ok((place?, None))
+    }
+
+    /// Two clusters, with links of the rate that was said, or else of this one.
+    fn clusters(&self, hosts: usize, usual: Option<BitsPerSecond>, shape: Option<&Shape>) -> Result<Place, Failure> {
+        let rate = match self.lab {
+            None | Some(LabWish::Usual) => usual,
+            Some(LabWish::Unlimited) => None,
+            Some(LabWish::Rate(rate)) => Some(rate),
+            Some(LabWish::Off) => {
+                let words = format!("{} needs a network of two clusters: leave out --lab off", self.test.name());
+                return Err(Failure::Usage(words));
+            }
+        };
+        Ok(Place::clusters(&self.lab_plan(rate, false), hosts, shape)?)
     }
 
     /// The test network, with a link of this rate (`None`: without a limit).
@@ -461,6 +485,7 @@ impl Options {
             host: place.host(),
             link: None,
             core: None,
+            reach: None,
         })
     }
 }

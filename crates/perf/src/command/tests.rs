@@ -35,6 +35,9 @@ const SIDES: &[&str] = &[
     "size", "crc", "markers", "verify", "fpdu", "progress", "split", "away", "short", "raw", "order", "engines",
     "wait", "pin", "connect", "link",
 ];
+/// Of tests of two sides in a network of clusters.
+const IN_CLUSTERS: &[&str] =
+    &["size", "verify", "progress", "split", "away", "engines", "wait", "pin", "operation", "window"];
 /// Of windows.
 const WINDOWS: &[&str] = &["ranks", "fence", "shape", "library", "mpi"];
 
@@ -82,9 +85,15 @@ impl What {
         }
     }
 
+    /// Whether it always has a network of clusters.
+    pub(crate) fn is_in_clusters(self) -> bool {
+        matches!(self, Self::Measured(Test::Clusters))
+    }
+
     /// Lists of the options that it uses, by the names of their fields.
     fn lists(self) -> Vec<&'static [&'static str]> {
         let measured: &[&str] = match self {
+            Self::Measured(Test::Clusters) => return vec![ALL, STARTED, NETWORK, IN_CLUSTERS],
             Self::Measured(Test::Latency) => &["operation", "window"],
             Self::Measured(Test::Bandwidth | Test::PingPing | Test::Split | Test::Markers | Test::InOrderTax) => {
                 &["operation", "window", "copies"]

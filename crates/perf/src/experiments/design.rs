@@ -28,6 +28,11 @@ pub(crate) trait Design: Sync {
         false
     }
 
+    /// Whether it needs a network of two clusters, and how many hosts each of them has then.
+    fn hosts_in_clusters(&self) -> Option<usize> {
+        None
+    }
+
     /// A contestant by its name on the command line.
     fn entry(&self, name: &str) -> Result<Entry, String> {
         registry::parse(name)

@@ -2,6 +2,7 @@
 
 pub(crate) mod all_to_all;
 pub(crate) mod basic;
+pub(crate) mod clusters;
 pub(crate) mod cuts;
 pub(crate) mod design;
 pub(crate) mod disorder;

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::model::installation::Installation;
+use crate::model::reach::Reach;
 use crate::model::size::LARGEST;
 use crate::model::stack::Stack;
 
@@ -234,6 +235,8 @@ pub(crate) struct Job {
     pub(crate) link: Option<String>,
     /// The core to stay on.
     pub(crate) core: Option<usize>,
+    /// How far apart the two sides are in a network of clusters, if they are in one.
+    pub(crate) reach: Option<Reach>,
 }
 
 /// The most messages in flight.
@@ -369,6 +372,7 @@ pub(crate) mod tests {
             host: "127.0.0.1".into(),
             link: None,
             core: None,
+            reach: None,
         }
     }
 

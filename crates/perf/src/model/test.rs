@@ -39,6 +39,9 @@ pub(crate) enum Test {
     AllToAll,
     /// What it costs to match a message with its receive, among many of them
     Match,
+    /// Half of a round trip to a peer on the same host, in the same cluster, and in another cluster: one endpoint, beside
+    /// sockets
+    Clusters,
     /// MPI programs over Weft, and over what else carries their messages: latency, bandwidth, message rate, overlap; of
     /// many ranks allreduce and start
     Mpi,
@@ -62,6 +65,7 @@ impl Test {
             Self::Idle => "idle",
             Self::AllToAll => "all-to-all",
             Self::Match => "match",
+            Self::Clusters => "clusters",
             Self::Mpi => "mpi",
         }
     }
@@ -83,6 +87,7 @@ impl Test {
             Self::Idle => "What do connections cost on which nothing moves?",
             Self::AllToAll => "How much do many processes exchange together?",
             Self::Match => "What does it cost to match a message with its receive, among many?",
+            Self::Clusters => "How long does a message take inside a cluster and between two, through one interface?",
             Self::Mpi => "How fast are MPI programs over Weft, beside what else carries their messages?",
         }
     }

@@ -1,13 +1,15 @@
 //! Where the processes of a run are.
 
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 use std::{env, fmt, fs, io, thread};
 
 use weft_command::shape::bridge_program;
-use weft_lab::{BitsPerSecond, Host, Lab, LabError, Link, Plan, Shape};
+use weft_lab::{BitsPerSecond, Cluster, Host, Lab, LabError, Link, Plan, Shape, WanLink};
 
+use crate::model::reach::Reach;
 use crate::model::target::{RAILS_VARIABLE, Target};
 use crate::runner::process::Process;
 
@@ -24,8 +26,8 @@ pub(crate) enum Place {
     Here,
     /// The passive one on a machine that listens.
     There(Target),
-    /// By turns on the two hosts of a network of their own.
-    Lab(Box<Lab>),
+    /// By turns on these two hosts of a network of their own.
+    Lab(Rc<Lab>, [usize; 2]),
 }
 
 /// What was said about a network of their own.
@@ -66,16 +68,44 @@ impl Place {
         Self::of(lab)
     }
 
-    /// That lab, when its links are up.
+    /// A fresh network of two clusters with this many hosts each. The link between the clusters has the rate of all
+    /// others, and the rest of the shape in each direction; without a shape the kernel carries it without a limit.
+    pub(crate) fn clusters(plan: &Plan, hosts: usize, shape: Option<&Shape>) -> Result<Self, LabError> {
+        let clusters = Cluster::usual(2, hosts);
+        let shape = shape.map(|shape| Shape { rate: plan.rate, ..shape.clone() }).unwrap_or_default();
+        let wan = WanLink::mesh(clusters.len(), &shape);
+        let plan = Plan { hosts: clusters.len() * hosts, clusters, wan, ..plan.clone() };
+        Self::of(Lab::up_with_wan(&plan, &bridge_program()?)?)
+    }
+
+    /// That lab, when its links are up. Of clusters, the sides are in two.
     fn of(lab: Lab) -> Result<Self, LabError> {
         lab.hosts().iter().for_each(await_link);
-        Ok(Self::Lab(Box::new(lab)))
+        let in_cluster = lab.plan().clusters.first().map_or(1, |cluster| cluster.hosts.len());
+        let hosts = if in_cluster == 1 { [0, 1] } else { Reach::Across.hosts(in_cluster) };
+        Ok(Self::Lab(Rc::new(lab), hosts))
+    }
+
+    /// The same network of clusters, with the sides as far apart as each reach says; nothing where there are none.
+    pub(crate) fn reaches(&self) -> Vec<(Reach, Self)> {
+        let Self::Lab(lab, _) = self else { return Vec::new() };
+        let Some(cluster) = lab.plan().clusters.first() else { return Vec::new() };
+        let reached = |reach: Reach| (reach, Self::Lab(Rc::clone(lab), reach.hosts(cluster.hosts.len())));
+        Reach::ALL.map(reached).into()
+    }
+
+    /// The host of a process, if it is in a network of their own.
+    fn lab_host(&self, rank: usize) -> Option<&Host> {
+        match self {
+            Self::Lab(lab, hosts) => Some(lab.host(hosts[rank % hosts.len()])),
+            Self::Here | Self::There(_) => None,
+        }
     }
 
     /// TCP's congestion control on this machine, or in that network.
     pub(crate) fn congestion_control(&self) -> String {
         match self {
-            Self::Lab(lab) => lab.congestion_control().to_owned(),
+            Self::Lab(lab, _) => lab.congestion_control().to_owned(),
             Self::Here | Self::There(_) => fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
                 .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()),
         }
@@ -83,7 +113,7 @@ impl Place {
 
     /// Whether it is a network of their own.
     pub(crate) fn is_lab(&self) -> bool {
-        matches!(self, Self::Lab(_))
+        matches!(self, Self::Lab(..))
     }
 
     /// The host that the active side connects to.
@@ -91,7 +121,7 @@ impl Place {
         match self {
             Self::Here => "127.0.0.1".into(),
             Self::There(target) => target.host.clone(),
-            Self::Lab(lab) => lab.host(0).address(0).to_string(),
+            Self::Lab(lab, [passive, _]) => lab.host(*passive).address(0).to_string(),
         }
     }
 
@@ -100,7 +130,7 @@ impl Place {
         match self {
             Self::Here => Some("127.0.0.1".into()),
             Self::There(_) => None,
-            Self::Lab(lab) => Some(lab.host(rank % 2).address(0).to_string()),
+            Self::Lab(..) => Some(self.lab_host(rank)?.address(0).to_string()),
         }
     }
 
@@ -109,8 +139,8 @@ impl Place {
         match self {
             Self::Here => None,
             Self::There(target) => target.link.clone(),
-            Self::Lab(lab) => {
-                let rail = lab.host(rank % 2).rails().first()?;
+            Self::Lab(..) => {
+                let rail = self.lab_host(rank)?.rails().first()?;
                 let [one, two, three, four] = rail.ipv4.octets();
                 Some(format!("{}={one}.{two}.{three}.{}/24", rail.interface, four.saturating_add(LINK_ADDRESS)))
             }
@@ -127,8 +157,10 @@ impl Place {
 
     /// The command that starts a process on this machine.
     pub(crate) fn command(&self, rank: usize) -> io::Result<Command> {
+        if let Some(host) = self.lab_host(rank) {
+            return Ok(host.command(env::current_exe()?));
+        }
         match self {
-            Self::Lab(lab) => Ok(lab.host(rank % 2).command(env::current_exe()?)),
             Self::There(Target { rails: Some(rails), .. }) => {
                 let mut command = Process::command()?;
                 command.env(RAILS_VARIABLE, rails);
@@ -157,11 +189,20 @@ impl fmt::Display for Place {
         match self {
             Self::Here => f.write_str("loopback"),
             Self::There(target) => write!(f, "to {}", target.host),
-            Self::Lab(lab) => {
-                let Plan { rate, mtu, offloads, .. } = lab.plan();
+            Self::Lab(lab, _) => {
+                let Plan { rate, mtu, offloads, clusters, wan, .. } = lab.plan();
+                match clusters.first() {
+                    Some(cluster) => write!(f, "two clusters of {} hosts, links", cluster.hosts.len())?,
+                    None => f.write_str("two hosts of a test network, one link")?,
+                }
                 match rate {
-                    Some(rate) => write!(f, "two hosts of a test network, one link of {rate}")?,
-                    None => f.write_str("two hosts of a test network, one link without a limit")?,
+                    Some(rate) => write!(f, " of {rate}")?,
+                    None => f.write_str(" without a limit")?,
+                }
+                match wan.first().filter(|link| link.is_shaped()) {
+                    Some(link) => write!(f, "; between the clusters {} in each direction", link.there)?,
+                    None if !wan.is_empty() => f.write_str("; between the clusters no limit and no delay")?,
+                    None => {}
                 }
                 if *mtu != Plan::default().mtu {
                     write!(f, ", MTU {mtu}")?;

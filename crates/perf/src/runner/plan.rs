@@ -8,6 +8,7 @@ use crate::model::case::Case;
 use crate::model::contestant::Entry;
 use crate::model::job::{Job, Kind};
 use crate::model::metric::metrics;
+use crate::model::reach::Reach;
 use crate::model::run::Run;
 use crate::model::test::Test;
 use crate::runner::place::Place;
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) place: Place,
     /// Where the cases are that need a link slower than the processor; `None`: there as well.
     pub(crate) limited: Option<Place>,
+    /// Where the cases are that say how far apart the two sides are: in clusters of the same network.
+    pub(crate) reaches: Vec<(Reach, Place)>,
     /// What is to be known about the place.
     pub(crate) note: Option<String>,
 }
@@ -45,6 +48,9 @@ impl Plan {
 
     /// Where a case is done.
     pub(crate) fn place_of(&self, case: &Case) -> &Place {
+        if let Some((_, place)) = self.reaches.iter().find(|(reach, _)| Some(*reach) == case.job.reach) {
+            return place;
+        }
         match case.job.kind {
             kind if kind.is_of_many() => &Place::Here,
             Kind::Hiding => self.limited.as_ref().unwrap_or(&self.place),

@@ -33,7 +33,7 @@ pub(crate) fn run(
     for side in &mut sides {
         let core = cores.map(|cores| cores[side.rank % cores.len()]);
         let (local, link) = (place.local(side.rank), place.link(side.rank));
-        let job = Job { rank: side.rank, core, local, link, ..job.clone() };
+        let job = Job { rank: side.rank, core, local, link, host: place.host(), ..job.clone() };
         side.tell(&serde_json::to_string(&job).expect("plain values become JSON"))?;
     }
     let addresses = all(job.ranks, &heard, deadline, |said| match said {

@@ -86,7 +86,7 @@ impl Peers {
 
 /// How ranks reach each other there.
 fn ways(place: &Place) -> Ways {
-    let Place::Lab(lab) = place else { return Ways::Here };
+    let Place::Lab(lab, _) = place else { return Ways::Here };
     let [near, far] = [0, 1].map(|host| lab.host(host).address(0).to_string());
     Ways::Lab { near, far, process: lab.host(1).holder().id, entry: Some(lab.host(0).clone()) }
 }
