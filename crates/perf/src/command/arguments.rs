@@ -48,6 +48,7 @@ const EXAMPLES: &str = "\
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
   weft perf mpi --test latency --vs libfabric-tcp,sockets   and what TCP takes on the same way without MPI
+  weft perf mpi-clusters --library mpich --delay 0us,8ms,50ms   MPI ranks in two clusters, by their distance
   weft perf rate --transport messages --vs libfabric:tcp,ucx
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf links --links 4 --cut-link silent --watch   four links in a lab, of which one is cut in mid-transfer

@@ -143,8 +143,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) files: Files,
     /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit);
-    /// `off`: on loopback [default: off; overlap, overlap-ratio, window-overlap, clusters: 1G; mpi: none, but 1G for
-    /// overlap]
+    /// `off`: on loopback [default: off; overlap, overlap-ratio, window-overlap, tests of clusters: 1G; mpi: none, but
+    /// 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with = "connect")]
     lab: Option<LabWish>,
     /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has
@@ -309,7 +309,7 @@ impl Options {
 
     /// The MPI libraries to measure.
     fn libraries(&self, test: Test) -> Result<Vec<Installation>, Failure> {
-        if test != Test::Mpi {
+        if !matches!(test, Test::Mpi | Test::MpiClusters) {
             return Ok(Vec::new());
         }
         if self.connect.is_some() {
@@ -485,6 +485,7 @@ impl Options {
             host: place.host(),
             link: None,
             core: None,
+            members: place.members(),
             reach: None,
         })
     }

@@ -87,12 +87,15 @@ impl What {
 
     /// Whether it always has a network of clusters.
     pub(crate) fn is_in_clusters(self) -> bool {
-        matches!(self, Self::Measured(Test::Clusters))
+        matches!(self, Self::Measured(Test::Clusters | Test::MpiClusters))
     }
 
     /// Lists of the options that it uses, by the names of their fields.
     fn lists(self) -> Vec<&'static [&'static str]> {
         let measured: &[&str] = match self {
+            Self::Measured(Test::MpiClusters) => {
+                return vec![ALL, STARTED, NETWORK, &["size", "library", "mpi"]];
+            }
             Self::Measured(Test::Clusters) => return vec![ALL, STARTED, NETWORK, IN_CLUSTERS],
             Self::Measured(Test::Latency) => &["operation", "window"],
             Self::Measured(Test::Bandwidth | Test::PingPing | Test::Split | Test::Markers | Test::InOrderTax) => {

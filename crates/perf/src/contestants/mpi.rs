@@ -4,7 +4,7 @@
 //! the passive side, which does nothing but be there. The program is `mpi/measure.c`: a ping-pong of blocking sends and
 //! receives; a stream with a window (non-blocking, the oldest is waited for); a message, or one each way, beside
 //! computation; an allreduce of many ranks; and an all-to-all of many, for which the starter itself is timed, from its
-//! start to its end.
+//! start to its end. With ranks in two clusters it is `mpi/across.c`: a ring, an all-to-all, a halo and a bucket sort.
 
 use std::fs;
 use std::process::Output;
@@ -14,7 +14,7 @@ use crate::host::provider::Provider;
 use crate::model::contestant::NOTHING_SHARED;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::installation::Installation;
-use crate::model::job::{Job, Kind, Role};
+use crate::model::job::{Job, Kind, Member, Role};
 use crate::model::measure::{Figure, Measured};
 use crate::mpi::launch::{Carrier, Ways, command};
 use crate::mpi::program::Program;
@@ -52,7 +52,13 @@ impl Contestant for Mpi {
         match (&job.mpi, job.kind) {
             (
                 Some(installation),
-                Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::Hiding | Kind::Collective | Kind::Start,
+                Kind::Latency
+                | Kind::Bandwidth
+                | Kind::Rate
+                | Kind::Hiding
+                | Kind::Collective
+                | Kind::Start
+                | Kind::Patterns,
             ) => carrier.fits(installation),
             _ => Err("MPI is measured by: weft perf mpi".into()),
         }
@@ -65,7 +71,8 @@ impl Contestant for Mpi {
             return Ok(Box::new(Host));
         }
         let provider = carrier.is_weft().then(Provider::open).transpose()?;
-        let program = Program::make(&installation)?;
+        let make = if job.kind == Kind::Patterns { Program::make_across } else { Program::make };
+        let program = make(&installation)?;
         Ok(Box::new(Starter { installation, carrier, provider, program }))
     }
 }
@@ -111,7 +118,7 @@ impl Side for Starter {
         }
         let silent = || format!("{} told no figures: {}", self.installation.library, complaint(&output));
         let figures = Figures::read(&text).ok_or_else(silent)?;
-        if figures.get("hosts") != Some(ways.hosts().into()) {
+        if figures.get("hosts") != Some(ways.hosts() as f64) {
             // What it measured is not what it was asked for.
             return Err(format!("{} started its ranks on the wrong hosts", self.installation.library));
         }
@@ -120,6 +127,9 @@ impl Side for Starter {
             return is_whole
                 .then(|| Measured { value: Some(took.as_secs_f64()), ..Measured::default() })
                 .ok_or_else(silent);
+        }
+        if job.kind == Kind::Patterns {
+            return patterns(&figures, &text).ok_or_else(silent);
         }
         figures.measured(job).ok_or_else(silent)
     }
@@ -134,8 +144,27 @@ fn ways(job: &Job, process: &str) -> Result<Ways, String> {
         return Ok(Ways::Here);
     }
     let near = job.local.clone().ok_or("this host has no address")?;
+    if !job.members.is_empty() {
+        let far = job.members.iter().filter(|member| member.address != near).cloned().collect();
+        return Ok(Ways::Lab { near, far, entry: None });
+    }
     let process = process.parse().map_err(|_| "no process from the other side")?;
-    Ok(Ways::Lab { near, far: job.host.clone(), process, entry: None })
+    Ok(Ways::Lab { near, far: vec![Member { address: job.host.clone(), process }], entry: None })
+}
+
+/// The times of a round of each pattern. The bucket sort tells its own behind those of the others; all keys must be in
+/// order.
+fn patterns(figures: &Figures<'_>, text: &str) -> Option<Measured> {
+    let sorted = text.lines().any(|line| line.starts_with("sorted "));
+    let words: Vec<_> = text.lines().find(|line| line.ends_with(" ms a round"))?.split(' ').collect();
+    let [.., ms, _, _, _] = words[..] else { return None };
+    let own = [
+        (Figure::RingUs, figures.get("ring_us")?),
+        (Figure::AllToAllUs, figures.get("all_to_all_us")?),
+        (Figure::HaloUs, figures.get("halo_us")?),
+        (Figure::SortUs, ms.parse::<f64>().ok()? * 1e3),
+    ];
+    sorted.then(|| Measured { figures: own.into(), ..Measured::default() })
 }
 
 /// What a library said on its way down, in short: the last lines that are no frames.
@@ -210,6 +239,19 @@ mod tests {
         assert_eq!(figures.measured(&Job { kind: Kind::Rate, ..job() }), None, "these figures are of another test");
         assert!(Figures::read("weft-mpi half_us=\n").is_none());
         assert!(Figures::read("nothing").is_none());
+    }
+
+    #[test]
+    fn a_job_across_clusters_has_the_times_of_all_patterns() {
+        let line = "weft-mpi hosts=8 ring_us=33000.5 all_to_all_us=17000 halo_us=16500\n";
+        let sort = "8 ranks, 8192 keys each: 1.91 million keys/s, 34.250 ms a round\n";
+        let read = |text: &str| patterns(&Figures::read(text)?, text);
+        let all = read(&format!("{line}{sort}sorted 5133b4ca004d550f\n")).unwrap();
+        let values: Vec<_> = all.figures.values().copied().collect();
+        assert_eq!(values, [33000.5, 17000.0, 16500.0, 34250.0]);
+        assert_eq!(read(&format!("{line}{sort}NOT SORTED 5133b4ca004d550f\n")), None);
+        assert_eq!(read(&format!("{line}sorted 5133b4ca004d550f\n")), None, "the sort told no time");
+        assert_eq!(read(&format!("weft-mpi hosts=8 ring_us=1\n{sort}sorted 1\n")), None);
     }
 
     #[test]

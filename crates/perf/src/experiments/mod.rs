@@ -13,6 +13,7 @@ pub(crate) mod links;
 pub(crate) mod markers;
 pub(crate) mod matching;
 pub(crate) mod mpi;
+pub(crate) mod mpi_clusters;
 pub(crate) mod overlap;
 pub(crate) mod ping_ping;
 pub(crate) mod progress;

@@ -97,7 +97,7 @@ const MULTI_EDGE: &str = "Karlsson et al., MultiEdge (IPDPS 2007)";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 27] = [
+pub(crate) const ALL: [Experiment; 28] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -409,6 +409,23 @@ pub(crate) const ALL: [Experiment; 27] = [
     )
     .long("mpi --test latency,bandwidth,rate,overlap")
     .needs("MPICH: see weft perf mpi --help"),
+    Experiment::new(
+        "mpi-clusters",
+        CLUSTERS,
+        [
+            "mpi-clusters --library mpich --delay 1ms --vs libfabric-tcp --quick",
+            "mpi-clusters --library mpich,openmpi --delay 0us,8ms,50ms --launches 3",
+        ],
+        [0.2, 3.0, 60.0],
+    )
+    .long("mpi-clusters --library mpich,openmpi --delay 0us,1ms,2ms,4ms,8ms,25ms,50ms --launches 10")
+    .asks(
+        "What do two clusters cost an MPI job?",
+        "round trip, MPI library, what carries the messages",
+        "time of a round of ring, all-to-all, halo and bucket sort, 4 + 4 ranks",
+    )
+    .without_launches()
+    .needs("MPICH and Open MPI: see weft perf mpi --help"),
 ];
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     Collective,
     /// From the start of many ranks to the end of the last.
     Start,
+    /// Patterns of an MPI program with ranks in two clusters.
+    Patterns,
 }
 
 impl Kind {
@@ -169,6 +171,14 @@ pub(crate) enum Cache {
     Out,
 }
 
+/// A host of a test network, as a program in another of its hosts reaches it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) address: String,
+    /// A process there.
+    pub(crate) process: u32,
+}
+
 /// The part that a process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -235,6 +245,8 @@ pub(crate) struct Job {
     pub(crate) link: Option<String>,
     /// The core to stay on.
     pub(crate) core: Option<usize>,
+    /// The hosts of the ranks of an MPI program, where it has one in each host of a network of clusters.
+    pub(crate) members: Vec<Member>,
     /// How far apart the two sides are in a network of clusters, if they are in one.
     pub(crate) reach: Option<Reach>,
 }
@@ -331,6 +343,7 @@ impl Job {
             Kind::AllToAll => 100,
             Kind::Collective => 2000,
             Kind::Start => 1,
+            Kind::Patterns => 50,
         }
     }
 }
@@ -372,6 +385,7 @@ pub(crate) mod tests {
             host: "127.0.0.1".into(),
             link: None,
             core: None,
+            members: Vec::new(),
             reach: None,
         }
     }

@@ -71,6 +71,14 @@ pub(crate) enum Figure {
     StreamsCpu,
     /// Carry: what the client has sent while streams flowed, in Mb/s.
     Load,
+    /// Patterns of many MPI ranks: a round of a ring, in microseconds.
+    RingUs,
+    /// Of an all-to-all.
+    AllToAllUs,
+    /// Of a halo.
+    HaloUs,
+    /// Of a bucket sort.
+    SortUs,
 }
 
 /// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the

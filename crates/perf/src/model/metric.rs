@@ -89,6 +89,7 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
         Kind::Rate => vec![main("message_rate", "1/s")],
         Kind::Collective => vec![main("collective_time", "us")],
         Kind::Start => vec![Metric::new("start_to_end", "s", Column::Plain("s"), Run::value)],
+        Kind::Patterns => patterns(),
         Kind::PingPing => vec![main("exchange_time", "us")],
         Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
         Kind::Overlap => overlap(),
@@ -144,6 +145,22 @@ fn hiding() -> Vec<Metric> {
         time("computation_time", "compute us", |run| run.figures(Figure::ComputationUs).next()),
         time("total_time", "both us", |run| run.figures(Figure::TotalUs).next()),
     ]
+}
+
+/// Each is what the run is about.
+fn patterns() -> Vec<Metric> {
+    let time = |name, heading, value| Metric::new(name, "us", Column::Plain(heading), value);
+    vec![
+        time("ring_time", "ring us", |run| run.figures(Figure::RingUs).next()),
+        time("all_to_all_time", "all-to-all us", |run| run.figures(Figure::AllToAllUs).next()),
+        time("halo_time", "halo us", |run| run.figures(Figure::HaloUs).next()),
+        time("sort_time", "sort us", |run| run.figures(Figure::SortUs).next()),
+    ]
+}
+
+/// How many of the first metrics are what a run is about.
+pub(crate) fn main_metrics(job: &Job) -> usize {
+    if job.kind == Kind::Patterns { patterns().len() } else { 1 }
 }
 
 fn matching() -> Vec<Metric> {
@@ -208,6 +225,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Start => {
             "From the start of all ranks, through an all-to-all, to the end of the last, in s, less is better"
         }
+        Kind::Patterns => "Time of a round of all ranks in us, less is better",
         Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",
     }
 }

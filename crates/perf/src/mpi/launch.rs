@@ -8,12 +8,16 @@ use weft_lab::Host;
 
 use crate::host::provider::Provider;
 use crate::model::installation::{Installation, Library};
-use crate::model::job::Job;
+use crate::model::job::{Job, Member};
 use crate::mpi::program::Program;
 use weft_command::transport::Transport;
 
 /// Which transport Weft's provider takes.
 const TRANSPORT: &str = "FI_WEFT_TRANSPORT";
+/// Which interface libfabric's tcp takes.
+const INTERFACE_OF_TCP: &str = "FI_TCP_IFACE";
+/// The interface of a test network's first link.
+const FIRST_LINK: &str = "rail0";
 
 /// What is below the MPI library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,19 +87,17 @@ impl Carrier {
     }
 }
 
-/// How the two ranks reach each other.
+/// How the ranks reach each other.
 #[derive(Clone, Debug)]
 pub(crate) enum Ways {
     /// They are on one host.
     Here,
-    /// They are on two hosts of a test network.
+    /// They are on hosts of a test network, one on each.
     Lab {
         /// The address of the first rank's host, where the library's starter runs too.
         near: String,
-        /// That of the other.
-        far: String,
-        /// A process there.
-        process: u32,
+        /// The other hosts.
+        far: Vec<Member>,
         /// The first rank's host, if this process is not in it.
         entry: Option<Host>,
     },
@@ -103,15 +105,21 @@ pub(crate) enum Ways {
 
 impl Ways {
     /// On how many hosts the ranks must be.
-    pub(crate) fn hosts(&self) -> u32 {
+    pub(crate) fn hosts(&self) -> usize {
         match self {
             Self::Here => 1,
-            Self::Lab { .. } => 2,
+            Self::Lab { far, .. } => 1 + far.len(),
         }
+    }
+
+    /// The addresses of the hosts with this behind each, the first rank's first.
+    fn addresses(near: &str, far: &[Member], behind: &str) -> String {
+        let all = std::iter::once(near).chain(far.iter().map(|member| member.address.as_str()));
+        all.map(|address| format!("{address}{behind}")).collect::<Vec<_>>().join(",")
     }
 }
 
-/// The command that starts both ranks.
+/// The command that starts the ranks.
 pub(crate) fn command(
     installation: &Installation,
     carrier: &Carrier,
@@ -144,6 +152,10 @@ pub(crate) fn command_of_ranks(
         command.env("UCX_TLS", "tcp,self").env("UCX_WARN_UNUSED_ENV_VARS", "n");
     }
     let is_open = installation.library.is_open_mpi();
+    if ways.hosts() > 2 && matches!(carrier, Some(Carrier::Libfabric(name)) if name.starts_with("tcp")) {
+        // It may try the loopback device, where the other hosts are not.
+        command.env(INTERFACE_OF_TCP, FIRST_LINK);
+    }
     match carrier {
         Some(carrier) if is_open => open_mpi(&mut command, carrier, provider, ways, program),
         Some(carrier) => hydra(&mut command, installation.library, carrier, ways, program),
@@ -161,13 +173,11 @@ pub(crate) fn command_of_ranks(
 fn start(ways: &Ways, program: &Program, mpiexec: &Path) -> Command {
     match ways {
         Ways::Here => Command::new(mpiexec),
-        Ways::Lab { near, far, process, entry } => {
+        Ways::Lab { near, far, entry } => {
             let agent = program.agent();
             let mut command = entry.as_ref().map_or_else(|| Command::new(&agent), |host| host.command(&agent));
-            command
-                .env("WEFT_MPI_NEAR", near)
-                .env("WEFT_MPI_FAR", far)
-                .env("WEFT_MPI_FAR_PROCESS", process.to_string());
+            let far: Vec<_> = far.iter().map(|Member { address, process }| format!("{address}={process}")).collect();
+            command.env("WEFT_MPI_NEAR", near).env("WEFT_MPI_FAR", far.join(" "));
             command.arg("--words").arg(near).arg(mpiexec);
             command
         }
@@ -197,7 +207,7 @@ fn hydra(command: &mut Command, library: Library, carrier: &Carrier, ways: &Ways
         }
         Ways::Lab { near, far, .. } => {
             command.args(["-launcher", "ssh", "-launcher-exec"]).arg(program.agent());
-            command.args(["-hosts", &format!("{near},{far}"), "-ppn", "1"]);
+            command.args(["-hosts", &Ways::addresses(near, far, ""), "-ppn", "1"]);
         }
     }
 }
@@ -216,6 +226,13 @@ fn open_mpi(command: &mut Command, carrier: &Carrier, provider: Option<&Provider
             if carrier.environment().is_some() {
                 command.args(["-x", TRANSPORT]);
             }
+            if ways.hosts() > 2 {
+                // It does not see that several hosts share the processors.
+                command.args(["--mca", "mpi_yield_when_idle", "1"]);
+                if name.starts_with("tcp") {
+                    command.args(["-x", INTERFACE_OF_TCP]);
+                }
+            }
         }
         Carrier::Ucx => {
             // It takes itself to be of no use on plain TCP.
@@ -227,7 +244,7 @@ fn open_mpi(command: &mut Command, carrier: &Carrier, provider: Option<&Provider
     match ways {
         Ways::Here => command.arg("--oversubscribe"),
         Ways::Lab { near, far, .. } => {
-            command.args(["--host", &format!("{near}:1,{far}:1"), "--map-by", "ppr:1:node"]);
+            command.args(["--host", &Ways::addresses(near, far, ":1"), "--map-by", "ppr:1:node"]);
             command.args(["--mca", "plm_rsh_agent"]).arg(program.agent())
         }
     };
@@ -236,6 +253,16 @@ fn open_mpi(command: &mut Command, carrier: &Carrier, provider: Option<&Provider
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_host_of_a_network_has_a_rank() {
+        let far = [("10.0.0.2", 7), ("10.0.1.1", 8)];
+        let far: Vec<_> = far.map(|(address, process)| Member { address: address.into(), process }).into();
+        assert_eq!(Ways::addresses("10.0.0.1", &far, ""), "10.0.0.1,10.0.0.2,10.0.1.1");
+        assert_eq!(Ways::addresses("10.0.0.1", &far, ":1"), "10.0.0.1:1,10.0.0.2:1,10.0.1.1:1");
+        let ways = Ways::Lab { near: "10.0.0.1".into(), far, entry: None };
+        assert_eq!((ways.hosts(), Ways::Here.hosts()), (3, 1));
+    }
 
     #[test]
     fn carriers_have_names() {

@@ -11,6 +11,8 @@ use weft_command::scratch::Scratch;
 
 const SOURCE: &str = include_str!("measure.c");
 const FENCE: &str = include_str!("fence.c");
+const ACROSS: &str = include_str!("across.c");
+const BUCKETSORT: &str = include_str!("../../../../examples/bucketsort.c");
 const DECLARATIONS: &str = include_str!("mpi.h");
 const AGENT: &str = include_str!("agent.sh");
 
@@ -45,10 +47,17 @@ impl Program {
         Self::compile(installation, "fence.c")
     }
 
+    /// The one with ranks in two clusters.
+    pub(crate) fn make_across(installation: &Installation) -> Result<Self, String> {
+        Self::compile(installation, "across.c")
+    }
+
     fn compile(installation: &Installation, source: &str) -> Result<Self, String> {
         let this = Self::unpack().map_err(|error| format!("{}: {error}", env::temp_dir().display()))?;
         let compiler = compiler().ok_or("there is no C compiler")?;
         let mut command = Command::new(&compiler);
+        // An example names the header as one of the system's.
+        command.arg("-I").arg(this.folder.path());
         command.args(["-O2", "-o"]).arg(this.executable()).arg(this.folder.path().join(source));
         if installation.library.is_open_mpi() {
             command.arg("-DWEFT_OPEN_MPI");
@@ -75,6 +84,10 @@ impl Program {
 
     /// The arguments of the program for a job.
     pub(crate) fn arguments(job: &Job) -> Vec<String> {
+        if job.kind == Kind::Patterns {
+            let numbers = [job.size as u64, job.iterations, job.warmup, job.limit_s];
+            return numbers.map(|number| number.to_string()).into();
+        }
         let test = match job.kind {
             Kind::Latency => "latency",
             Kind::Bandwidth | Kind::Rate => "stream",
@@ -92,6 +105,8 @@ impl Program {
         let folder = this.folder.path();
         fs::write(folder.join("measure.c"), SOURCE)?;
         fs::write(folder.join("fence.c"), FENCE)?;
+        fs::write(folder.join("across.c"), ACROSS)?;
+        fs::write(folder.join("bucketsort.c"), BUCKETSORT)?;
         fs::write(folder.join("mpi.h"), DECLARATIONS)?;
         fs::write(this.agent(), AGENT)?;
         make_executable(&this.agent())?;

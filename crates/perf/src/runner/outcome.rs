@@ -9,7 +9,7 @@ use weft_command::table::{Align, Table};
 use crate::contestants::mpi::Mpi;
 use crate::host::distance::describe;
 use crate::model::case::{Case, text};
-use crate::model::metric::{Column, Metric, metrics, title};
+use crate::model::metric::{Column, Metric, main_metrics, metrics, title};
 use crate::model::run::Run;
 use crate::result::{self, Comparison, Document, Launch, Row, Verdict};
 use crate::runner::bounds::bounds;
@@ -67,7 +67,7 @@ fn rows(plan: &Plan, results: &Results) -> Vec<Row> {
                 }
                 let what = (metric.name, metric.unit, metric.better());
                 let row = Row::new(name.to_string(), key(case), what, launches);
-                rows.push(if rank == 0 { row.as_main() } else { row });
+                rows.push(if rank < main_metrics(&case.job) { row.as_main() } else { row });
             }
         }
     }

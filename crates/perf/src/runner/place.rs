@@ -9,6 +9,7 @@ use std::{env, fmt, fs, io, thread};
 use weft_command::shape::bridge_program;
 use weft_lab::{BitsPerSecond, Cluster, Host, Lab, LabError, Link, Plan, Shape, WanLink};
 
+use crate::model::job::Member;
 use crate::model::reach::Reach;
 use crate::model::target::{RAILS_VARIABLE, Target};
 use crate::runner::process::Process;
@@ -94,6 +95,14 @@ impl Place {
         Reach::ALL.map(reached).into()
     }
 
+    /// All hosts of a network of clusters; nothing where there are none.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        match self {
+            Self::Lab(lab, _) if !lab.plan().clusters.is_empty() => lab.hosts().iter().map(member).collect(),
+            Self::Lab(..) | Self::Here | Self::There(_) => Vec::new(),
+        }
+    }
+
     /// The host of a process, if it is in a network of their own.
     fn lab_host(&self, rank: usize) -> Option<&Host> {
         match self {
@@ -169,6 +178,11 @@ impl Place {
             _ => Process::command(),
         }
     }
+}
+
+/// A host as programs of its network reach it.
+pub(crate) fn member(host: &Host) -> Member {
+    Member { address: host.address(0).to_string(), process: host.holder().id }
 }
 
 /// Waits until the kernel calls a host's link running. It carries packets before that, but libraries that choose an

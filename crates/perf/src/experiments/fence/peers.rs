@@ -9,7 +9,7 @@ use crate::model::contestant::NOTHING_SHARED;
 use crate::model::installation::Installation;
 use crate::mpi::launch::{Carrier, Ways};
 use crate::mpi::program::Program;
-use crate::runner::place::Place;
+use crate::runner::place::{Place, member};
 use weft_command::failure::Failure;
 
 /// Below the library unless others are named: `shm` is its own shared memory.
@@ -87,8 +87,8 @@ impl Peers {
 /// How ranks reach each other there.
 fn ways(place: &Place) -> Ways {
     let Place::Lab(lab, _) = place else { return Ways::Here };
-    let [near, far] = [0, 1].map(|host| lab.host(host).address(0).to_string());
-    Ways::Lab { near, far, process: lab.host(1).holder().id, entry: Some(lab.host(0).clone()) }
+    let near = lab.host(0).address(0).to_string();
+    Ways::Lab { near, far: vec![member(lab.host(1))], entry: Some(lab.host(0).clone()) }
 }
 
 impl Peer {
