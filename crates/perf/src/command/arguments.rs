@@ -34,6 +34,7 @@ const EXAMPLES: &str = "\
   weft perf latency --lab none --transport edge:raw=on --vs sockets   in Ethernet frames of its own, without IP
   weft perf clusters --delay 1ms,4ms                  to the same host, the same cluster and another, by one endpoint
   weft perf clusters --size 4..16K --transport iwarp:transport=auto --vs sockets
+  weft perf connect --lab 1G --delay 1ms,8ms          set-up of queue pairs, endpoints, Edge, TCP, in round trips
   weft perf markers                                   what markers cost, by their spacing
   weft perf in-order-tax --mtu 9000                   what being ready for disorder costs when all is in order
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
@@ -72,11 +73,11 @@ Examples:
 The help of each test (weft perf TEST --help) has its options and examples.
 
 Contestants: iwarp, edge, shm (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify,
-fpdu, progress, split, engines, away, short, raw, order), ring (shared memory without a NIC), sockets, mptcp, own-tcp,
-smoltcp and quinn (variants: batched, a write size, crc; of sockets and mptcp also buffers=4M), libfabric (variant: the
-provider), ucx (variants: tcp, posix, cma, shm; found in $WEFT_UCX, .cache/ucx here or above, or PATH), iceoryx2
-(variant: copy); messages (endpoints, over iwarp unless transport=edge or such says otherwise; variants: those that are
-not of a connection).
+fpdu, progress, split, engines, away, short, raw, order, key), ring (shared memory without a NIC), sockets, mptcp,
+own-tcp, smoltcp and quinn (variants: batched, a write size, crc; of sockets and mptcp also buffers=4M), libfabric
+(variant: the provider), ucx (variants: tcp, posix, cma, shm; found in $WEFT_UCX, .cache/ucx here or above, or PATH),
+iceoryx2 (variant: copy); messages (endpoints, over iwarp unless transport=edge or such says otherwise; variants: those
+that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.
 Exit codes: 0 measured, 1 a contestant that is installed failed, 2 the command line is wrong.";

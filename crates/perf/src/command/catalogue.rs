@@ -2,8 +2,8 @@
 
 use crate::experiments::design::Design;
 use crate::experiments::{
-    all_to_all, basic, clusters, idle, in_order_tax, markers, matching, mpi, mpi_clusters, overlap, ping_ping, progress,
-    slowdown, split,
+    all_to_all, basic, clusters, connect, idle, in_order_tax, markers, matching, mpi, mpi_clusters, overlap, ping_ping,
+    progress, slowdown, split,
 };
 use crate::model::test::Test;
 
@@ -26,6 +26,7 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::Match => &matching::Matching,
         Test::Clusters => &clusters::Clusters,
         Test::Mpi => &mpi::MpiPrograms,
+        Test::Connect => &connect::Connect,
         Test::MpiClusters => &mpi_clusters::MpiClusters,
     }
 }

@@ -143,8 +143,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) files: Files,
     /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit);
-    /// `off`: on loopback [default: off; overlap, overlap-ratio, window-overlap, tests of clusters: 1G; mpi: none, but
-    /// 1G for overlap]
+    /// `off`: on loopback [default: off; overlap, overlap-ratio, window-overlap, connect, tests of clusters: 1G; mpi:
+    /// none, but 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with = "connect")]
     lab: Option<LabWish>,
     /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has
@@ -480,6 +480,7 @@ impl Options {
             stack: Stack { engines, ..self.stack },
             crowd: None,
             mpi: None,
+            round_trip_us: 0,
             limit_s: self.timeout,
             local: None,
             host: place.host(),

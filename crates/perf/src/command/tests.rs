@@ -93,6 +93,9 @@ impl What {
     /// Lists of the options that it uses, by the names of their fields.
     fn lists(self) -> Vec<&'static [&'static str]> {
         let measured: &[&str] = match self {
+            Self::Measured(Test::Connect) => {
+                return vec![ALL, STARTED, NETWORK, &["crc", "progress", "away", "engines", "wait", "pin"]];
+            }
             Self::Measured(Test::MpiClusters) => {
                 return vec![ALL, STARTED, NETWORK, &["size", "library", "mpi"]];
             }

@@ -9,6 +9,7 @@ pub(crate) mod mpi;
 pub(crate) mod overlap;
 pub(crate) mod quinn;
 pub(crate) mod ring;
+pub(crate) mod set_up;
 pub(crate) mod sockets;
 pub(crate) mod stream;
 pub(crate) mod ucx;

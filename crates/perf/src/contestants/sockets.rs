@@ -11,6 +11,7 @@ mod duplex;
 pub(crate) mod exchange;
 mod fetch;
 mod overlap;
+mod set_up;
 pub(crate) mod variant;
 
 use std::io::{self, ErrorKind};
@@ -97,7 +98,7 @@ impl Contestant for Sockets {
     fn supports(&self, job: &Job) -> Result<(), String> {
         let variant = Variant::of_sockets(job)?;
         match job.kind {
-            Kind::Idle | Kind::AllToAll | Kind::Matching | Kind::Hiding => {
+            Kind::Idle | Kind::AllToAll | Kind::Matching | Kind::Hiding | Kind::Patterns => {
                 Err("plain sockets are not measured so".into())
             }
             Kind::Overlap | Kind::Inserted | Kind::Ratio if job.target == Target::Silent => {
@@ -123,6 +124,10 @@ fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     (host, port).to_socket_addrs()?.next().ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the host has no address"))
 }
 
+fn port_of(peer: &str) -> io::Result<u16> {
+    peer.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no port from the peer"))
+}
+
 struct SocketSide {
     sockets: Sockets,
     listener: Option<TcpListener>,
@@ -137,8 +142,10 @@ impl Side for SocketSide {
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
         let variant = Variant::of_sockets(job)?;
-        if job.kind == Kind::Carry {
-            return self.carry(job, other(job, addresses)).map_err(|error| format!("a connection failed: {error}"));
+        if matches!(job.kind, Kind::Carry | Kind::Connect) {
+            let peer = other(job, addresses);
+            let measured = if job.kind == Kind::Carry { self.carry(job, peer) } else { self.set_up(job, peer) };
+            return measured.map_err(|error| format!("a connection failed: {error}"));
         }
         let stream = self.stream(job, other(job, addresses)).map_err(|error| format!("cannot connect: {error}"))?;
         match (job.kind, job.role()) {
@@ -168,9 +175,18 @@ impl SocketSide {
         }
     }
 
+    fn set_up(&self, job: &Job, peer: &str) -> io::Result<Measured> {
+        match &self.listener {
+            Some(listener) => set_up::accept(listener, job),
+            None => {
+                let port = port_of(peer)?;
+                set_up::connect(job, || self.sockets.connect(job, port))
+            }
+        }
+    }
+
     fn connect(&self, job: &Job, peer: &str) -> io::Result<TcpStream> {
-        let port = peer.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no port from the peer"))?;
-        let stream = self.sockets.connect(job, port)?;
+        let stream = self.sockets.connect(job, port_of(peer)?)?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }

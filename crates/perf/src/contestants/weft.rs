@@ -8,12 +8,15 @@
 mod all_to_all;
 mod carry;
 mod demands;
+mod endpoints;
 mod fetch;
+mod first_message;
 mod idle;
 mod latency;
 mod link;
 pub(crate) mod messages;
 mod overlap;
+mod set_up;
 mod settings;
 mod transfer;
 
@@ -67,6 +70,10 @@ impl Contestant for Weft {
             (Kind::Idle | Kind::AllToAll | Kind::Carry, _) if settings.is_raw() => {
                 Err("a raw link is for two processes".into())
             }
+            (Kind::Connect, _) if settings.is_raw() => Err("connections are not set up over a raw link here".into()),
+            _ if settings.has_unused_key() => {
+                Err("queue pairs prove a key over Edge alone: transport edge or auto".into())
+            }
             (Kind::PingPing, Operation::Write | Operation::Read) => {
                 Err("in an exchange both sides send; a write or a read has no place in it".into())
             }
@@ -89,6 +96,7 @@ impl Contestant for Weft {
         let settings = Settings::of(job)?;
         let side: Result<Box<dyn Side>, Box<dyn std::error::Error>> = match job.kind {
             Kind::Idle => idle::open(job, settings),
+            Kind::Connect => set_up::open(job, settings),
             Kind::AllToAll => all_to_all::open(job, settings),
             Kind::Carry => carry::open(job, settings),
             _ => WeftSide::open(job, settings).map(|side| Box::new(side) as Box<dyn Side>),

@@ -3,6 +3,7 @@
 pub(crate) mod all_to_all;
 pub(crate) mod basic;
 pub(crate) mod clusters;
+pub(crate) mod connect;
 pub(crate) mod cuts;
 pub(crate) mod design;
 pub(crate) mod disorder;

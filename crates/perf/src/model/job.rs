@@ -48,6 +48,8 @@ pub(crate) enum Kind {
     Start,
     /// Patterns of an MPI program with ranks in two clusters.
     Patterns,
+    /// Connections that are set up one after the other.
+    Connect,
 }
 
 impl Kind {
@@ -235,6 +237,8 @@ pub(crate) struct Job {
     pub(crate) crowd: Option<Crowd>,
     /// The MPI library that is measured, if it is one.
     pub(crate) mpi: Option<Installation>,
+    /// What the network adds to a round trip, in microseconds, for those that count round trips.
+    pub(crate) round_trip_us: u64,
     /// When to give up, in seconds.
     pub(crate) limit_s: u64,
     /// The address to listen at, or to come from; `None` when the way to the peer decides.
@@ -344,6 +348,7 @@ impl Job {
             Kind::Collective => 2000,
             Kind::Start => 1,
             Kind::Patterns => 50,
+            Kind::Connect => 100,
         }
     }
 }
@@ -380,6 +385,7 @@ pub(crate) mod tests {
             stack: stack(),
             crowd: None,
             mpi: None,
+            round_trip_us: 0,
             limit_s: 60,
             local: None,
             host: "127.0.0.1".into(),

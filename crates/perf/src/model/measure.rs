@@ -79,6 +79,10 @@ pub(crate) enum Figure {
     HaloUs,
     /// Of a bucket sort.
     SortUs,
+    /// Connections: until one stands, in microseconds.
+    ConnectedUs,
+    /// And how many round trips that takes before the first message.
+    RoundTrips,
 }
 
 /// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the
@@ -130,18 +134,22 @@ impl RoundTrips {
 
     /// Median and 99th percentile of this share of a round trip, in microseconds.
     pub(crate) fn finish(self, share: f64) -> Measured {
-        let mut times: Vec<f64> = self.nanoseconds.into_iter().map(|whole| f64::from(whole) * share / 1000.0).collect();
-        times.sort_by(f64::total_cmp);
-        if times.is_empty() {
-            return Measured::default();
-        }
-        Measured {
-            value: Some(percentile(&times, 0.5)),
-            p99: Some(percentile(&times, 0.99)),
-            worst: times.last().copied(),
-            histogram: Some(Histogram::of(&times)),
-            ..Measured::default()
-        }
+        spread(self.nanoseconds.into_iter().map(|whole| f64::from(whole) * share / 1000.0).collect())
+    }
+}
+
+/// Median, 99th percentile, worst and distribution of times in any order; nothing of none.
+pub(crate) fn spread(mut times: Vec<f64>) -> Measured {
+    times.sort_by(f64::total_cmp);
+    if times.is_empty() {
+        return Measured::default();
+    }
+    Measured {
+        value: Some(percentile(&times, 0.5)),
+        p99: Some(percentile(&times, 0.99)),
+        worst: times.last().copied(),
+        histogram: Some(Histogram::of(&times)),
+        ..Measured::default()
     }
 }
 

@@ -90,6 +90,15 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
         Kind::Collective => vec![main("collective_time", "us")],
         Kind::Start => vec![Metric::new("start_to_end", "s", Column::Plain("s"), Run::value)],
         Kind::Patterns => patterns(),
+        Kind::Connect => vec![
+            main("first_answer_time", "us"),
+            Metric::new("connect_time", "us", Column::Plain("connected us"), |run| {
+                run.figures(Figure::ConnectedUs).next()
+            }),
+            Metric::new("round_trips", "round trips", Column::Plain("round trips"), |run| {
+                run.figures(Figure::RoundTrips).next()
+            }),
+        ],
         Kind::PingPing => vec![main("exchange_time", "us")],
         Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
         Kind::Overlap => overlap(),
@@ -225,6 +234,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Start => {
             "From the start of all ranks, through an all-to-all, to the end of the last, in s, less is better"
         }
+        Kind::Connect => "From the call that connects to the first answer in us, less is better",
         Kind::Patterns => "Time of a round of all ranks in us, less is better",
         Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",
     }

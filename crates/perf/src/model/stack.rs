@@ -97,11 +97,14 @@ pub(crate) struct Stack {
     /// Whether memory must end as if all writes had come in order, where a contestant's writes can do without
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub(crate) order: Switch,
+    /// Whether the job has a key, which each end proves to the other.
+    #[arg(skip = Switch::Off)]
+    pub(crate) key: Switch,
 }
 
 impl Stack {
     /// The names of all settings, as a variant has them.
-    const NAMES: &str = "transport, crc, markers, verify, fpdu, progress, split, engines, away, short, raw, order";
+    const NAMES: &str = "transport, crc, markers, verify, fpdu, progress, split, engines, away, short, raw, order, key";
 
     /// With what a variant says instead: `crc=off:markers=on`.
     pub(crate) fn with(mut self, variant: Option<&str>) -> Result<Self, String> {
@@ -122,6 +125,7 @@ impl Stack {
                 "short" => self.short = choice(part, value)?,
                 "raw" => self.raw = choice(part, value)?,
                 "order" => self.order = choice(part, value)?,
+                "key" => self.key = choice(part, value)?,
                 _ => return Err(format!("there is no setting {name:?}; there are {}", Self::NAMES)),
             }
         }
@@ -165,6 +169,7 @@ pub(crate) mod tests {
             short: Short::Inline,
             raw: Switch::Off,
             order: Switch::On,
+            key: Switch::Off,
         }
     }
 
@@ -184,6 +189,7 @@ pub(crate) mod tests {
         assert_eq!(with("engines=2:away=50"), Ok(Stack { engines: 2, away: Some(50), ..plain }));
         assert_eq!(with("transport=edge"), Ok(Stack { transport: Transport::Edge, ..plain }));
         assert_eq!(with("raw=on"), Ok(Stack { raw: Switch::On, ..plain }));
+        assert_eq!(with("key=on"), Ok(Stack { key: Switch::On, ..plain }));
         assert_eq!(with("order=off"), Ok(Stack { order: Switch::Off, ..plain }));
         assert_eq!(with("short=descriptor"), Ok(Stack { short: Short::Descriptor, ..plain }));
     }

@@ -45,6 +45,9 @@ pub(crate) enum Test {
     /// MPI programs over Weft, and over what else carries their messages: latency, bandwidth, message rate, overlap; of
     /// many ranks allreduce and start
     Mpi,
+    /// What it takes to set a connection up, until a first message is answered, in time and in round trips: queue pairs,
+    /// endpoints, Edge with and without a key, TCP
+    Connect,
     /// An MPI job with four ranks in each of two clusters: ring, all-to-all, halo and bucket sort, over Weft and over
     /// libfabric's tcp, by how far apart the clusters are
     MpiClusters,
@@ -70,6 +73,7 @@ impl Test {
             Self::Match => "match",
             Self::Clusters => "clusters",
             Self::Mpi => "mpi",
+            Self::Connect => "connect",
             Self::MpiClusters => "mpi-clusters",
         }
     }
@@ -93,6 +97,7 @@ impl Test {
             Self::Match => "What does it cost to match a message with its receive, among many?",
             Self::Clusters => "How long does a message take inside a cluster and between two, through one interface?",
             Self::Mpi => "How fast are MPI programs over Weft, beside what else carries their messages?",
+            Self::Connect => "What does it take to set a connection up?",
             Self::MpiClusters => "What does an MPI job lose when its ranks are in two clusters?",
         }
     }

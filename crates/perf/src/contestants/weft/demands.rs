@@ -42,7 +42,7 @@ pub(crate) fn is_unordered(job: &Job) -> bool {
 /// Messages that this side receives into at a time.
 pub(crate) fn receive_slots(job: &Job) -> usize {
     match (operation(job), job.kind, job.role()) {
-        (Operation::Send, Kind::Latency, _) => 2,
+        (Operation::Send, Kind::Latency | Kind::Connect, _) => 2,
         // A side may have answered before it was answered, and then once more.
         (Operation::Send, Kind::PingPing, _) => 3,
         // Nobody posts again at a target that never calls in.

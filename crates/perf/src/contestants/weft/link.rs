@@ -39,7 +39,7 @@ pub(crate) enum Word {
 fn hears_words(job: &Job) -> bool {
     match (operation(job), job.kind) {
         (_, Kind::Overlap | Kind::Inserted | Kind::Ratio) => false,
-        (Operation::Send, Kind::Latency | Kind::PingPing) => false,
+        (Operation::Send, Kind::Latency | Kind::PingPing | Kind::Connect) => false,
         (Operation::Send, _) => job.role() == Role::Active,
         _ => true,
     }

@@ -4,24 +4,22 @@
 //! window (and the caches) allow, the receiver with as many receives posted; it says when it has all. The same pattern
 //! as the client of libfabric has.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft::endpoint::{
-    Address, Buffer, Completed, Endpoint, EndpointAttributes, EndpointError, EndpointFailure, EventQueue, Match,
-    PeerId, ReceivePost, SendPost,
+    Address, Buffer, Completed, Endpoint, EndpointError, EndpointFailure, EventQueue, Match, PeerId, ReceivePost,
+    SendPost,
 };
 use weft::verbs::Context;
 
-use crate::contestants::weft::demands::resolve;
+use crate::contestants::weft::endpoints::{DATA, Outcome, attributes, read_address, write_address};
+use crate::contestants::weft::first_message;
 use crate::contestants::weft::settings::Settings;
 use crate::host::versions::own;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Role};
 use crate::model::measure::{Measured, Parts, RoundTrips, Watch};
 
-/// Tag of the payload.
-const DATA: u64 = 1;
 /// Tag of "I have it all".
 const DONE: u64 = 2;
 
@@ -33,8 +31,6 @@ pub(crate) struct Messages;
 impl Messages {
     pub(crate) const NAME: &str = "messages";
 }
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 impl Contestant for Messages {
     fn name(&self) -> &'static str {
@@ -62,36 +58,25 @@ impl Contestant for Messages {
             return Err(format!("{name} is set for connections, which endpoints open themselves"));
         }
         match job.kind {
-            Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::PingPing => Ok(()),
+            Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::PingPing | Kind::Connect => Ok(()),
             _ => Err("messages in one direction, and exchanges of them, are all that is measured of endpoints".into()),
         }
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
-        let open = || -> Outcome<Link> {
+        let open = || -> Outcome<Box<dyn Side>> {
             let settings = Settings::of(job)?;
+            if job.kind == Kind::Connect {
+                return first_message::open(job, &settings);
+            }
             let context = Context::with_settings(settings.of_context())?;
             let domain = context.allocate_protection_domain()?;
             let events = EventQueue::new(&context)?;
-            let local = match &job.local {
-                Some(local) => resolve(local, 0)?,
-                None => SocketAddr::new(way_to(&job.host)?, 0),
-            };
-            let mut attributes = EndpointAttributes::at(local);
-            attributes.settings.transport = settings.stack().transport.into();
-            let endpoint = Endpoint::open(&domain, &attributes, Arc::new(events.clone()))?;
-            Ok(Link::new(endpoint, events, job))
+            let endpoint = Endpoint::open(&domain, &attributes(job, &settings)?, Arc::new(events.clone()))?;
+            Ok(Box::new(Link::new(endpoint, events, job)))
         };
-        open().map(|link| Box::new(link) as Box<dyn Side>).map_err(|error| format!("cannot open: {error}"))
+        open().map_err(|error| format!("cannot open: {error}"))
     }
-}
-
-/// The address of this machine from which a host is reached.
-fn way_to(host: &str) -> Outcome<std::net::IpAddr> {
-    let probe = std::net::UdpSocket::bind(("0.0.0.0", 0)).or_else(|_| std::net::UdpSocket::bind(("::", 0)))?;
-    // Nothing is sent by this.
-    probe.connect((host, 1))?;
-    Ok(probe.local_addr()?.ip())
 }
 
 /// An endpoint, and the buffers that are idle.
@@ -111,21 +96,13 @@ struct Link {
 
 impl Side for Link {
     fn address(&self) -> String {
-        let Address { id, paths, .. } = self.endpoint.address();
-        let paths: Vec<_> = paths.iter().map(SocketAddr::to_string).collect();
-        format!("{id}@{}", paths.join(","))
+        write_address(&self.endpoint.address())
     }
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
         let peer = read_address(other(job, addresses)).ok_or("the peer's address is damaged")?;
         self.measure(job, &peer).map_err(|error| error.to_string())
     }
-}
-
-fn read_address(text: &str) -> Option<Address> {
-    let (id, paths) = text.split_once('@')?;
-    let paths: Vec<SocketAddr> = paths.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
-    Some(Address { id: id.parse().ok()?, paths: paths.as_slice().try_into().ok()?, transport: None })
 }
 
 impl Link {
@@ -296,20 +273,5 @@ impl Link {
             self.idle.push(buffer);
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_survive_the_way() {
-        let address = read_address("77@127.0.0.1:80,[::1]:90").unwrap();
-        assert_eq!((address.id, address.paths.len()), (77, 2));
-        assert_eq!(address.paths[1].port(), 90);
-        for damaged in ["", "77", "x@127.0.0.1:80", "77@127.0.0.1", "77@"] {
-            assert!(read_address(damaged).is_none(), "{damaged:?}");
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use weft::endpoint::JobKey;
 use weft::verbs::{
     self, ConnectOptions, Context, Extensions, LinkSettings, ListenOptions, MarkerSpacing, MpaOffer, Offer,
 };
@@ -15,6 +16,8 @@ use crate::model::target::RAILS_VARIABLE;
 use weft_command::switch::Switch;
 use weft_command::transport::Transport;
 
+/// A job's key: what is measured is what it costs to prove it.
+const KEY: &[u8] = b"the key of a measurement";
 /// Reads under way at a time.
 const READS: u16 = 64;
 
@@ -61,6 +64,16 @@ impl Settings {
         Ok((Context::with_link(self.of_context(), link)?, address))
     }
 
+    /// The key of the job, if it has one.
+    pub(crate) fn key(&self) -> Option<JobKey> {
+        (self.0.key == Switch::On).then(|| JobKey::new(KEY).expect("the key is long enough"))
+    }
+
+    /// Whether there is a key that nothing which carries queue pairs asks for.
+    pub(crate) fn has_unused_key(&self) -> bool {
+        self.0.key == Switch::On && !matches!(self.0.transport, Transport::Edge | Transport::Auto)
+    }
+
     /// Whether the NIC works while nobody calls in.
     pub(crate) fn is_automatic(&self) -> bool {
         self.of_context().progress.is_automatic()
@@ -80,6 +93,7 @@ impl Settings {
                 Verify::LargeInPlace => verbs::Verify::LargeInPlace,
             },
             rails: rails().unwrap_or(usual.rails),
+            key: self.key(),
             ..usual
         }
     }
@@ -140,6 +154,15 @@ mod tests {
         assert!(settings("engines=0").unwrap_err().contains("0 engines"));
         assert!(settings("away=1").is_err());
         assert!(settings("fast").is_err());
+    }
+
+    #[test]
+    fn a_key_is_of_the_nic_where_something_asks_for_it() {
+        let with = |variant| settings(variant).unwrap();
+        assert!(with("transport=edge:key=on").of_context().key.is_some());
+        assert!(with("transport=edge").of_context().key.is_none());
+        let unused = ["key=on", "transport=edge:key=on", "transport=auto:key=on", "transport=edge"];
+        assert_eq!(unused.map(|variant| with(variant).has_unused_key()), [true, false, false, false]);
     }
 
     #[test]
