@@ -708,12 +708,31 @@ fn clusters_are_made_from_a_line_or_a_file_named_drawn_and_shaped_while_they_are
     let links: Value = serde_json::from_slice(&runtime.lab(&["links", "--json"]).stdout).unwrap();
     assert_eq!(links[4]["between"], json!(["a", "b"]));
     assert_eq!(links[4]["back"]["delay_ns"], 7_000_000);
+    for (cut, shown) in [
+        (&["cut", "wan", "--way", "silent"][..], r#"["silent"]"#),
+        (&["cut", "b-a", "--way", "send"], r#"["silent","b to a"]"#),
+        (&["mend", "a-b"], "[]"),
+        (&["cut", "a-b"], r#"["carrier"]"#),
+    ] {
+        let output = runtime.lab(cut);
+        assert_eq!(output.status.code(), Some(0), "{cut:?}: {}", said(&output));
+        let links: Value = serde_json::from_slice(&runtime.lab(&["links", "--json"]).stdout).unwrap();
+        assert_eq!(links[4]["cut"].to_string(), shown, "{cut:?}");
+    }
+    assert!(said(&runtime.lab(&["links"])).contains("a-b       carrier"));
+    assert!(said(&runtime.lab(&["graph"])).contains("cut (carrier)"));
+    assert_eq!(runtime.lab(&["mend", "--all"]).status.code(), Some(0));
     let picture = said(&runtime.lab(&["graph"]));
-    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
+    assert!(
+        !picture.contains("cut (") && picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"),
+        "{picture}"
+    );
     assert!(picture.contains("delay 7ms") && picture.contains("rail0 10.0.1.2"), "{picture}");
 
     for (arguments, code, words) in [
         (&["shape", "a-c", "--delay", "1ms"][..], 2, "there are a-b"),
+        (&["cut", "a-c"], 2, "there are a-b"),
+        (&["cut", "wan", "--way", "receive"], 2, "a-b --way send"),
         (&["exec", "c0", "--", "true"], 2, "0 to 3, or by name a0 to a1, b0 to b1"),
         (&["up", "--cluster", "1x2"], 2, "2 to 8 clusters"),
         (&["up", "--wan", "1ms"], 2, "--cluster"),

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::error::LabError;
 use crate::host::Host;
-use crate::link::{Link, Way};
+use crate::link::{Link, WanCut, Way};
 use crate::network::{self, Commands, Interface};
 use crate::plan::Plan;
 use crate::process::Process;
@@ -79,6 +79,29 @@ pub(crate) fn mend(plan: &Plan, link: Link, ends: impl Fn(usize) -> [End; 2]) ->
     link.hosts(plan).flat_map(ends).map(|end| (end, Step::Mend)).collect()
 }
 
+impl WanCut {
+    /// What is to be done at a cluster's end of the link: at the gateway's interface, and at the switch's port for it.
+    pub(crate) fn at(self, cluster: usize) -> [Option<Step>; 2] {
+        match self {
+            Self::Carrier => [None, Some(Step::Down)],
+            Self::Silent => [Some(Step::Drop), None],
+            Self::From(sender) => [(sender == cluster).then_some(Step::Drop), None],
+        }
+    }
+}
+
+/// What `ip` and `tc` are told at an end of a link between clusters, which has no rate of the lab's.
+pub(crate) fn wan_commands(interface: &str, step: Step) -> Commands {
+    match step {
+        Step::Down => Commands { ip: format!("link set {interface} down\n"), tc: String::new() },
+        Step::Drop => Commands { ip: String::new(), tc: format!("qdisc replace dev {interface} root blackhole\n") },
+        Step::Mend => Commands {
+            ip: format!("link set {interface} up\n"),
+            tc: format!("qdisc replace dev {interface} root noqueue\n"),
+        },
+    }
+}
+
 /// What `ip` and `tc` are told at one end.
 pub(crate) fn commands(plan: &Plan, hosts: &[Host], end: &End, rail: usize, step: Step) -> Commands {
     let End { interface, host, .. } = end;
@@ -128,6 +151,17 @@ mod tests {
         }
         let message = Way::Send.check(Link { host: None, rail: 1 }).unwrap_err().to_string();
         assert!(message.contains("0:rail1"), "{message}");
+    }
+
+    #[test]
+    fn a_link_between_clusters_fails_at_both_ends_or_at_the_sender() {
+        let (drop, down) = (Some(Step::Drop), Some(Step::Down));
+        assert_eq!([0, 1].map(|end| WanCut::Carrier.at(end)), [[None, down]; 2]);
+        assert_eq!([0, 1].map(|end| WanCut::Silent.at(end)), [[drop, None]; 2]);
+        assert_eq!([0, 1].map(|end| WanCut::From(1).at(end)), [[None, None], [drop, None]]);
+        assert_eq!(wan_commands("wan0r0", Step::Drop).tc, "qdisc replace dev wan0r0 root blackhole\n");
+        assert_eq!(wan_commands("wan0r0", Step::Mend).tc, "qdisc replace dev wan0r0 root noqueue\n");
+        assert_eq!(wan_commands("w0r0s1", Step::Mend).ip, "link set w0r0s1 up\n");
     }
 
     #[test]

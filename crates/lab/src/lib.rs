@@ -44,7 +44,7 @@ pub use cluster::{CLUSTERS, Cluster, LONGEST_NAME, WanLink, check_name};
 pub use error::LabError;
 pub use host::{Host, Rail};
 pub use limits::{BitsPerSecond, HOSTS, LINKS, MTU, RATE};
-pub use link::{Link, Way};
+pub use link::{Link, WanCut, Way};
 pub use plan::{Plan, USUAL_CONGESTION_CONTROLS};
 pub use process::Process;
 pub use ring_port::RingPort;

@@ -30,6 +30,18 @@ pub enum Way {
     Receive,
 }
 
+/// How a link between clusters fails, on each rail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WanCut {
+    /// Both gateways see their interfaces without a carrier.
+    Carrier,
+    /// Nothing passes in either direction, and no gateway notices.
+    Silent,
+    /// What this cluster, counted from 0, sends is lost without a word; what is sent to it arrives.
+    From(usize),
+}
+
 impl FromStr for Link {
     type Err = String;
 

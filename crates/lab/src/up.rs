@@ -12,8 +12,8 @@ use crate::cut::{self, End, Step};
 use crate::error::LabError;
 use crate::holder::{Holder, Role};
 use crate::host::{self, Host};
-use crate::link::{Link, Way};
-use crate::network::{self, Interface, OFFLOADS};
+use crate::link::{Link, WanCut, Way};
+use crate::network::{self, Commands, Interface, OFFLOADS};
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::shape::Shape;
@@ -38,6 +38,8 @@ pub struct Lab {
     tools: Tools,
     /// Each host's cable to each rail, and how it was cut.
     cuts: BTreeSet<(usize, usize, Way)>,
+    /// Each link between clusters that is cut, and how.
+    wan_cuts: BTreeSet<(usize, WanCut)>,
 }
 
 impl Lab {
@@ -59,8 +61,8 @@ impl Lab {
             Host::new(index, plan, holder.process(), has_ipv6, &tools.nsenter).knowing_names(holder.knows_names())
         };
         let hosts = holders.iter().take(plan.hosts).enumerate().map(host).collect();
-        let (bridge, ports, cuts) = (None, BTreeMap::new(), BTreeSet::new());
-        let mut lab = Self { bridge, ports, plan: plan.clone(), hosts, holders, tools, cuts };
+        let (bridge, ports, cuts, wan_cuts) = (None, BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let mut lab = Self { bridge, ports, plan: plan.clone(), hosts, holders, tools, cuts, wan_cuts };
         for WanLink { there, back, .. } in &mut lab.plan.wan {
             (*there, *back) = Default::default();
         }
@@ -147,6 +149,37 @@ impl Lab {
         Ok(())
     }
 
+    /// Cuts a link between clusters, on each rail. One that is cut already is cut in this way too.
+    ///
+    /// # Errors
+    /// The plan has no such link, or it does not end in the cluster that is named; the programs that do it failed.
+    pub fn cut_wan(&mut self, link: usize, cut: WanCut) -> Result<(), LabError> {
+        if let (WanCut::From(sender), (WanLink { between, .. }, _)) = (cut, self.wan_link(link)?)
+            && !between.contains(&sender)
+        {
+            let words = format!("link {link} joins the clusters {} and {}, not {sender}", between[0], between[1]);
+            return Err(LabError::Clusters(words));
+        }
+        self.change_wan(link, |cluster| cut.at(cluster))?;
+        self.wan_cuts.insert((link, cut));
+        Ok(())
+    }
+
+    /// Mends a link between clusters, in whatever ways it was cut. One that was not cut stays as it is.
+    ///
+    /// # Errors
+    /// The plan has no such link; the programs that do it failed.
+    pub fn mend_wan(&mut self, link: usize) -> Result<(), LabError> {
+        self.change_wan(link, |_| [Some(Step::Mend); 2])?;
+        self.wan_cuts.retain(|(other, _)| *other != link);
+        Ok(())
+    }
+
+    /// How a link between clusters is cut; empty when it is not.
+    pub fn wan_cuts(&self, link: usize) -> Vec<WanCut> {
+        self.wan_cuts.iter().filter(|(other, _)| *other == link).map(|(_, cut)| *cut).collect()
+    }
+
     /// How a host's cable to a rail is cut; empty when it is not.
     pub fn cuts(&self, host: usize, rail: usize) -> Vec<Way> {
         let is_meant = |(at, to, _): &&(usize, usize, Way)| (*at, *to) == (host, rail);
@@ -212,10 +245,7 @@ impl Lab {
     /// # Errors
     /// The plan has no such link, or a shape is out of its limits; the programs that do it failed.
     pub fn shape_wan(&mut self, link: usize, shapes: [&Shape; 2], program: &BridgeProgram) -> Result<(), LabError> {
-        let (Some(joined), Some(switch)) = (self.plan.wan.get(link).cloned(), self.switch()) else {
-            let words = format!("there is no link {link} between clusters; the lab has {}", self.plan.wan.len());
-            return Err(LabError::Clusters(words));
-        };
+        let (joined, switch) = self.wan_link(link)?;
         shapes.into_iter().try_for_each(Shape::check)?;
         let mut ports = self.ports.clone();
         let gateways = self.gateways();
@@ -236,6 +266,37 @@ impl Lab {
         let [there, back] = shapes.map(Clone::clone);
         self.plan.wan[link] = WanLink { there, back, ..joined };
         self.tell_bridge(switch, program)
+    }
+
+    /// A link between clusters, and whose namespace the ports are in at its ends.
+    fn wan_link(&self, link: usize) -> Result<(WanLink, Process), LabError> {
+        let found = self.plan.wan.get(link).cloned().zip(self.switch());
+        found.ok_or_else(|| {
+            let words = format!("there is no link {link} between clusters; the lab has {}", self.plan.wan.len());
+            LabError::Clusters(words)
+        })
+    }
+
+    /// Does what `steps` says of the end in each cluster: to the gateway's interface, and to the switch's port for it.
+    fn change_wan(&self, link: usize, steps: impl Fn(usize) -> [Option<Step>; 2]) -> Result<(), LabError> {
+        let (joined, switch) = self.wan_link(link)?;
+        let gateways = self.gateways();
+        for (side, cluster) in joined.between.into_iter().enumerate() {
+            let [at_gateway, at_port] = steps(cluster);
+            for rail in 0..self.plan.links {
+                let ends = [
+                    (gateways[cluster].place, wan::far(link, rail), at_gateway),
+                    (switch, wan::far_port(link, rail, side), at_port),
+                ];
+                for (place, interface, step) in ends {
+                    let Some(step) = step else { continue };
+                    let Commands { ip, tc } = cut::wan_commands(&interface, step);
+                    self.batch(place, &self.tools.ip, &ip)?;
+                    self.batch(place, &self.tools.tc, &tc)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What a host's cable to a rail does to what comes from the host, and to what goes there.

@@ -10,7 +10,7 @@ use std::{env, fs, thread};
 
 use weft_lab::{
     BitsPerSecond, BridgeProgram, Cluster, Host, Lab, LabError, Link, Plan, Process, Shape, USUAL_CONGESTION_CONTROLS,
-    WanLink, Way, serve_bridge,
+    WanCut, WanLink, Way, serve_bridge,
 };
 
 /// Nothing here takes this long; what waits in vain fails then.
@@ -437,6 +437,35 @@ fn clusters_are_routed_to_each_other_on_each_rail_and_are_as_far_apart_as_was_sa
     let error = lab.shape_wan(1, [&nothing, &nothing], &bridge_program()).unwrap_err();
     assert!(error.is_callers() && error.to_string().contains("the lab has 1"), "{error}");
     gone(lab);
+}
+
+#[test]
+fn a_link_between_clusters_is_cut_in_each_way_and_mended() {
+    // The kernel carries the first, a process the second.
+    for delay in [Duration::ZERO, Duration::from_millis(1)] {
+        let Some(mut lab) = clustered(&two_clusters(delay)) else { return };
+        let both = |lab: &Lab| passes(lab, [0, 2], 0, true) && passes(lab, [2, 0], 1, true);
+        for (cut, there, back) in [
+            (WanCut::Carrier, false, false),
+            (WanCut::Silent, false, false),
+            (WanCut::From(0), false, true),
+            (WanCut::From(1), true, false),
+        ] {
+            assert!(both(&lab), "the gateways know each other");
+            lab.cut_wan(0, cut).unwrap();
+            assert_eq!(passes(&lab, [0, 2], 0, there), there, "{cut:?}");
+            assert_eq!(passes(&lab, [2, 0], 1, back), back, "{cut:?}");
+            assert!(passes(&lab, [0, 1], 0, true), "nothing is cut inside a cluster");
+            assert_eq!(lab.wan_cuts(0), [cut]);
+            lab.mend_wan(0).unwrap();
+            assert!(both(&lab), "{cut:?} mends");
+            assert_eq!(lab.wan_cuts(0), []);
+        }
+        for error in [lab.cut_wan(0, WanCut::From(2)), lab.cut_wan(1, WanCut::Silent), lab.mend_wan(1)] {
+            assert!(error.as_ref().is_err_and(LabError::is_callers), "{error:?}");
+        }
+        gone(lab);
+    }
 }
 
 #[test]

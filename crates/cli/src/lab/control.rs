@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_lab::{Lab, LabError, Link, Shape, WanLink, Way};
+use weft_lab::{Lab, LabError, Link, Shape, WanCut, WanLink, Way};
 
 use super::state::{self, Name, State};
 use super::target::Target;
@@ -30,8 +30,8 @@ pub(super) const SUFFIX: &str = ".sock";
 /// What a command wants of a lab.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    Cut(Link, Way),
-    Mend(Option<Link>),
+    Cut(Target, Way),
+    Mend(Option<Target>),
     Shape(Target, Shape),
     Links,
 }
@@ -64,6 +64,8 @@ pub(super) struct Links {
     pub(super) cables: Vec<Cable>,
     /// Between clusters.
     pub(super) wan: Vec<WanLink>,
+    /// How each of those is cut.
+    pub(super) wan_cuts: Vec<Vec<WanCut>>,
 }
 
 /// All links of the lab, as they are then; or why not.
@@ -127,16 +129,27 @@ fn answer(request: &Request, lab: &Kept) -> Answer {
     let gone = || Refusal { is_usage: false, message: "the lab is going down".to_owned() };
     let lab = lab.as_mut().ok_or_else(gone)?;
     obey(lab, request).map_err(|error| Refusal { is_usage: error.is_callers(), message: error.to_string() })?;
-    Ok(Links { cables: cables(lab), wan: lab.plan().wan.clone() })
+    let wan = lab.plan().wan.clone();
+    let wan_cuts = (0..wan.len()).map(|link| lab.wan_cuts(link)).collect();
+    Ok(Links { cables: cables(lab), wan, wan_cuts })
 }
 
 fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
     match request {
-        Request::Cut(link, way) => lab.cut(*link, *way),
-        Request::Mend(Some(link)) => lab.mend(*link),
+        Request::Cut(Target::Rail(link), way) => lab.cut(*link, *way),
+        Request::Cut(target, way) => {
+            let cuts = target.wan_cuts(lab.plan(), *way).map_err(LabError::Clusters)?;
+            cuts.into_iter().try_for_each(|(link, cut)| lab.cut_wan(link, cut))
+        }
+        Request::Mend(Some(Target::Rail(link))) => lab.mend(*link),
+        Request::Mend(Some(target)) => {
+            let links = target.links(lab.plan()).map_err(LabError::Clusters)?;
+            links.into_iter().try_for_each(|link| lab.mend_wan(link))
+        }
         Request::Mend(None) => {
-            let links = lab.plan().links;
-            (0..links).try_for_each(|rail| lab.mend(Link { host: None, rail }))
+            let (rails, wan) = (lab.plan().links, lab.plan().wan.len());
+            (0..rails).try_for_each(|rail| lab.mend(Link { host: None, rail }))?;
+            (0..wan).try_for_each(|link| lab.mend_wan(link))
         }
         Request::Shape(Target::Rail(link), shape) => lab.shape(*link, shape, &bridge_program()?),
         Request::Shape(target, shape) => {

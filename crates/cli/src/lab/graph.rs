@@ -7,6 +7,7 @@ use weft_command::output::print;
 use weft_lab::{Host, Plan, Shape, WanLink, Way};
 
 use super::control::{self, Cable, Links, Request};
+use super::link::describe_cut;
 use super::state::{Name, State};
 
 // All in pixels.
@@ -63,9 +64,10 @@ impl Picture<'_> {
         for cluster in 0..clusters {
             body += &self.column(cluster, gateways);
         }
-        for (number, link) in self.links.wan.iter().enumerate() {
+        for (number, (link, cuts)) in self.links.wan.iter().zip(&self.links.wan_cuts).enumerate() {
             let depth = gateways + GATEWAY + 2 * HOST_GAP + WAN * number + WAN / 2;
-            body += &wan(plan, link, gateways + GATEWAY, depth);
+            let cut: Vec<_> = cuts.iter().map(|cut| describe_cut(plan, link, *cut)).collect();
+            body += &wan(plan, link, &cut, gateways + GATEWAY, depth);
         }
         let title = escaped(&format!("Lab {}", self.state.name));
         format!(
@@ -157,21 +159,23 @@ fn column_left(cluster: usize) -> usize {
 }
 
 /// A link between two gateways, below them.
-fn wan(plan: &Plan, link: &WanLink, from: usize, depth: usize) -> String {
+fn wan(plan: &Plan, link: &WanLink, cut: &[String], from: usize, depth: usize) -> String {
     let WanLink { between: [one, other], there, back } = link;
     // Each link leaves a gateway at a place of its own.
     let place = |cluster: usize, far: usize| column_left(cluster) + COLUMN * (far + 1) / (plan.clusters.len() + 1);
     let (left, right) = (place(*one, *other), place(*other, *one));
     let names = [one, other].map(|cluster| plan.clusters[*cluster].name.as_str());
     let shown = |shape: &Shape| if shape.is_nothing() { "no limit".to_owned() } else { shape.to_string() };
-    let (above, below) = if there == back {
+    let (mut above, below) = if there == back {
         (format!("{} - {}, each way: {}", names[0], names[1], shown(there)), String::new())
     } else {
         let way = |from: &str, to: &str, shape| format!("{from} to {to}: {}", shown(shape));
         (way(names[0], names[1], there), way(names[1], names[0], back))
     };
+    let class = if cut.is_empty() { "" } else { " cut" };
+    above += &cut.iter().map(|how| format!(", cut ({how})")).collect::<String>();
     let middle = usize::midpoint(left, right);
-    format!("<path class=\"cable\" d=\"M {left} {from} V {depth} H {right} V {from}\"/>\n")
+    format!("<path class=\"cable{class}\" d=\"M {left} {from} V {depth} H {right} V {from}\"/>\n")
         + &text(middle, depth - 6, "soft middle over", &above)
         + &text(middle, depth + LINE, "soft middle over", &below)
 }

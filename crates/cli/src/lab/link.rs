@@ -1,29 +1,31 @@
 //! `weft lab cut`, `mend` and `links`.
 
 use serde_json::json;
-use weft_lab::{Link, WanLink, Way};
+use weft_lab::{Link, Plan, WanCut, WanLink, Way};
 
 use super::control::{self, Cable, Links, Request};
 use super::state::{Name, State};
+use super::target::Target;
 use weft_command::failure::Failure;
 use weft_command::output::{print, print_line};
 use weft_command::table::{Align, Table};
 
 /// Cuts a link.
-pub(super) fn cut(name: &Name, link: Link, way: Way) -> Result<(), Failure> {
-    control::ask(name, &Request::Cut(link, way))?;
+pub(super) fn cut(name: &Name, link: &Target, way: Way) -> Result<(), Failure> {
+    control::ask(name, &Request::Cut(link.clone(), way))?;
+    let whose = if matches!(link, Target::Rail(_)) { "host" } else { "first cluster" };
     let what = match way {
-        Way::Carrier => "has no carrier",
-        Way::Silent => "is cut, and nobody is told",
-        Way::Send => "loses what the host sends, and nobody is told",
-        Way::Receive => "loses what is sent to the host, and nobody is told",
+        Way::Carrier => "has no carrier".to_owned(),
+        Way::Silent => "is cut, and nobody is told".to_owned(),
+        Way::Send => format!("loses what the {whose} sends, and nobody is told"),
+        Way::Receive => format!("loses what is sent to the {whose}, and nobody is told"),
     };
     print_line(format_args!("Link {link} of lab {name} {what}."))
 }
 
 /// Mends a link, or all of them.
-pub(super) fn mend(name: &Name, link: Option<Link>) -> Result<(), Failure> {
-    control::ask(name, &Request::Mend(link))?;
+pub(super) fn mend(name: &Name, link: Option<&Target>) -> Result<(), Failure> {
+    control::ask(name, &Request::Mend(link.cloned()))?;
     match link {
         Some(link) => print_line(format_args!("Link {link} of lab {name} is whole.")),
         None => print_line(format_args!("All links of lab {name} are whole.")),
@@ -33,12 +35,15 @@ pub(super) fn mend(name: &Name, link: Option<Link>) -> Result<(), Failure> {
 /// Shows all of them.
 pub(super) fn list(name: &Name, json: bool) -> Result<(), Failure> {
     let plan = State::get(name)?.plan;
-    let Links { cables, wan } = control::ask(name, &Request::Links)?;
+    let Links { cables, wan, wan_cuts } = control::ask(name, &Request::Links)?;
     let names = |link: &WanLink| link.between.map(|cluster| plan.clusters[cluster].name.clone());
     if json {
         let to_json = "plain values become JSON";
         let cables = cables.iter().map(|cable| serde_json::to_value(cable).expect(to_json));
-        let wan = wan.iter().map(|link| json!({ "between": names(link), "there": link.there, "back": link.back }));
+        let wan = wan.iter().zip(&wan_cuts).map(|(link, cuts)| {
+            let cut: Vec<_> = cuts.iter().map(|cut| describe_cut(&plan, link, *cut)).collect();
+            json!({ "between": names(link), "cut": cut, "there": link.there, "back": link.back })
+        });
         let all: Vec<_> = cables.chain(wan).collect();
         return print_line(serde_json::to_string_pretty(&all).expect(to_json));
     }
@@ -46,11 +51,24 @@ pub(super) fn list(name: &Name, json: bool) -> Result<(), Failure> {
     if wan.is_empty() {
         return Ok(());
     }
-    let mut between = Table::new(&["clusters", "there", "back"].map(|title| (title, Align::Left)));
-    for link in &wan {
-        between.row([names(link).join("-"), link.there.to_string(), link.back.to_string()]);
+    let mut between = Table::new(&["clusters", "cut", "there", "back"].map(|title| (title, Align::Left)));
+    for (link, cuts) in wan.iter().zip(&wan_cuts) {
+        let cut: Vec<_> = cuts.iter().map(|cut| describe_cut(&plan, link, *cut)).collect();
+        let cut = if cut.is_empty() { "-".to_owned() } else { cut.join(", ") };
+        between.row([names(link).join("-"), cut, link.there.to_string(), link.back.to_string()]);
     }
     print(format_args!("\n{between}"))
+}
+
+/// How a link between clusters is cut: `carrier`, `silent`, `a to b`.
+pub(super) fn describe_cut(plan: &Plan, link: &WanLink, cut: WanCut) -> String {
+    let [one, other] = link.between.map(|cluster| plan.clusters[cluster].name.as_str());
+    match cut {
+        WanCut::Carrier => Way::Carrier.to_string(),
+        WanCut::Silent => Way::Silent.to_string(),
+        WanCut::From(sender) if sender == link.between[0] => format!("{one} to {other}"),
+        WanCut::From(_) => format!("{other} to {one}"),
+    }
 }
 
 fn table(cables: &[Cable]) -> Table {

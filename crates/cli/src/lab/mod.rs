@@ -22,9 +22,10 @@ mod up;
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use weft_lab::{Link, Way};
+use weft_lab::Way;
 
 use state::{Lab, NewLab};
+use target::Target;
 use weft_command::failure::Failure;
 use weft_command::shape::BRIDGE_COMMAND;
 
@@ -88,6 +89,8 @@ Examples:
   weft lab cut rail1 --way silent           nothing passes, and nobody is told
   weft lab cut 0:rail1 --way send           what host 0 sends is lost, what it is sent arrives
   weft lab cut 2:rail0                      host 2's cable to the switch of rail 0
+  weft lab cut wan --way silent             all links between clusters: a partition
+  weft lab cut a-b --way send               what cluster a sends to cluster b is lost
   weft lab mend rail1
 
 Where two hosts are joined directly, one of them sees no carrier and the other an interface that is down.";
@@ -141,21 +144,26 @@ enum Command {
     Cut {
         #[command(flatten)]
         lab: Lab,
-        /// The link: railL, or H:railL for host H's cable to it
+        /// The link: railL, or H:railL for host H's cable to it; wan for all links between clusters, or a-b for that
+        /// between clusters a and b
         #[arg(value_name = "LINK")]
-        link: Link,
-        /// How it fails: carrier, silent, or send or receive for one direction of one host's cable
+        link: Target,
+        /// How it fails: carrier, silent, or send or receive for one direction of one host's cable, or of a link
+        /// between clusters as the first one sees it
         #[arg(long, value_name = "WAY", default_value = "carrier")]
         way: Way,
     },
     /// Mend a link that was cut, in whatever way
-    #[command(after_help = "Examples:\n  weft lab mend rail1\n  weft lab mend 2:rail0\n  weft lab mend --all")]
+    #[command(
+        after_help = "Examples:\n  weft lab mend rail1\n  weft lab mend 2:rail0\n  weft lab mend wan\n  weft lab mend --all"
+    )]
     Mend {
         #[command(flatten)]
         lab: Lab,
-        /// The link: railL, or H:railL for host H's cable to it
+        /// The link: railL, or H:railL for host H's cable to it; wan for all links between clusters, or a-b for that
+        /// between clusters a and b
         #[arg(value_name = "LINK", required_unless_present = "all")]
-        link: Option<Link>,
+        link: Option<Target>,
         /// Mend all of them
         #[arg(long, conflicts_with = "link")]
         all: bool,
@@ -215,8 +223,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Mpiexec(arguments) => mpiexec::run(arguments),
         Command::Shell { lab, host } => enter::shell(&lab.name(), host),
         Command::List { json } => list::run(*json),
-        Command::Cut { lab, link, way } => link::cut(&lab.name(), *link, *way),
-        Command::Mend { lab, link, .. } => link::mend(&lab.name(), *link),
+        Command::Cut { lab, link, way } => link::cut(&lab.name(), link, *way),
+        Command::Mend { lab, link, .. } => link::mend(&lab.name(), link.as_ref()),
         Command::Shape(arguments) => shape::run(arguments),
         Command::Bridge => weft_lab::serve_bridge().map_err(Failure::while_doing("bridge")),
         Command::Graph { lab } => graph::run(&lab.name()),

@@ -1,10 +1,10 @@
-//! What `weft lab shape` takes for a link: one of a rail, or one between clusters.
+//! What `weft lab shape`, `cut` and `mend` take for a link: one of a rail, or one between clusters.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use weft_lab::{Link, Plan};
+use weft_lab::{Link, Plan, WanCut, Way};
 
 /// A link as it is typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,9 +41,32 @@ impl fmt::Display for Target {
 }
 
 impl Target {
+    /// How the links between clusters that are meant fail.
+    pub(super) fn wan_cuts(&self, plan: &Plan, way: Way) -> Result<Vec<(usize, WanCut)>, String> {
+        let links = self.links(plan)?;
+        let sender = |between: [usize; 2]| {
+            let Self::Between(text) = self else {
+                return Err(format!(
+                    "{way} is of one link, named from one end: a-b --way send is what cluster a sends"
+                ));
+            };
+            let is_turned = *text == named(plan, [between[1], between[0]]);
+            Ok(between[usize::from(is_turned != (way == Way::Receive))])
+        };
+        let cut = |link: usize| {
+            let cut = match way {
+                Way::Carrier => WanCut::Carrier,
+                Way::Silent => WanCut::Silent,
+                Way::Send | Way::Receive => WanCut::From(sender(plan.wan[link].between)?),
+            };
+            Ok((link, cut))
+        };
+        links.into_iter().map(cut).collect()
+    }
+
     /// Which links between clusters are meant.
     pub(super) fn links(&self, plan: &Plan) -> Result<Vec<usize>, String> {
-        let name = |one: usize, other: usize| format!("{}-{}", plan.clusters[one].name, plan.clusters[other].name);
+        let name = |one: usize, other: usize| named(plan, [one, other]);
         let is_meant = |[one, other]: [usize; 2]| match self {
             Self::Rail(_) => false,
             Self::Wan => true,
@@ -60,10 +83,29 @@ impl Target {
     }
 }
 
+/// What a link is called from the first of these clusters.
+fn named(plan: &Plan, [one, other]: [usize; 2]) -> String {
+    format!("{}-{}", plan.clusters[one].name, plan.clusters[other].name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use weft_lab::{Cluster, Shape, WanLink};
+
+    #[test]
+    fn a_direction_is_that_of_the_cluster_that_is_named_first() {
+        let clusters = Cluster::usual(3, 1);
+        let plan = Plan { hosts: 3, clusters, wan: WanLink::mesh(3, &Shape::default()), ..Plan::default() };
+        let cuts = |text: &str, way| text.parse::<Target>().unwrap().wan_cuts(&plan, way);
+        assert_eq!(cuts("a-b", Way::Send), Ok(vec![(0, WanCut::From(0))]));
+        assert_eq!(cuts("b-a", Way::Send), Ok(vec![(0, WanCut::From(1))]));
+        assert_eq!(cuts("b-c", Way::Receive), Ok(vec![(2, WanCut::From(2))]));
+        assert_eq!(cuts("c-b", Way::Receive), Ok(vec![(2, WanCut::From(1))]));
+        assert_eq!(cuts("wan", Way::Silent).unwrap().len(), 3);
+        assert!(cuts("wan", Way::Send).unwrap_err().contains("a-b --way send"));
+        assert!(cuts("a-d", Way::Carrier).unwrap_err().contains("there are a-b"));
+    }
 
     #[test]
     fn a_link_is_a_rails_or_between_clusters() {
