@@ -177,7 +177,7 @@ fn streams_beside_a_computation_carry_the_same_load() {
     let load: Vec<_> = rows(&report, "load").iter().map(|row| row["median"].as_f64().unwrap()).collect();
     assert!(load.len() == 3 && load.iter().all(|load| *load > 0.0 && *load < 25.0), "{load:?}");
     refused(&["slowdown", "--streams", "0"], "--streams");
-    refused(&["slowdown", "--load", "5"], "rate");
+    refused(&["slowdown", "--load", "fast"], "no rate");
     refused(&["slowdown", "--transport", "iwarp:progress=caller", "--vs", "none"], "a thread of its own");
     refused(&["slowdown", "--vs", "ucx"], "no such test");
     refused(&["progress", "--streams", "4"], "slowdown");

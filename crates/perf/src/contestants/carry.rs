@@ -129,6 +129,11 @@ pub(crate) trait Offered {
 pub(crate) fn offer<O: Offered>(job: &Job, offered: &mut O) -> Result<Measured, O::Error> {
     let (mut phase, mut next) = (NONE, 0);
     let (mut bytes, mut seconds) = (0, 0.0);
+    // The passive side of a connection may send nothing before the active one has (RFC 5044 section 7.1.2).
+    for stream in 0..job.connections {
+        while !offered.send(stream, NONE)? {}
+    }
+    offered.drain()?;
     while phase != END {
         let told = offered.told()?;
         if told == phase {
@@ -230,7 +235,9 @@ mod tests {
         let mut script = Script { phases: vec![NONE, 1, 2, END], calls: 0, sent: Vec::new() };
         let measured = offer(&job, &mut script).unwrap();
         assert!(measured.figures[&Figure::Load] > 0.0);
-        let (last, flowing) = script.sent.split_last().unwrap();
+        let (first, others) = script.sent.split_at(3);
+        assert_eq!(first, [(0, NONE), (1, NONE), (2, NONE)], "each stream is opened by the client");
+        let (last, flowing) = others.split_last().unwrap();
         assert_eq!(*last, (0, 2), "one message says that the phase is over");
         assert!(flowing.iter().enumerate().all(|(at, sent)| *sent == (at % 3, 1)), "{flowing:?}");
     }

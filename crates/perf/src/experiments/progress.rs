@@ -49,7 +49,7 @@ impl Design for Lateness {
 /// Without a fraction where there is none.
 fn milliseconds(time: Duration) -> Value {
     let micros = time.as_micros() as u64;
-    if micros % 1000 == 0 { (micros / 1000).into() } else { (micros as f64 / 1e3).into() }
+    if micros.is_multiple_of(1000) { (micros / 1000).into() } else { (micros as f64 / 1e3).into() }
 }
 
 fn lateness(basis: &Basis<'_>) -> Vec<Duration> {

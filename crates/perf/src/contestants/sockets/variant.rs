@@ -88,7 +88,7 @@ pub(crate) fn buffers(variant: &str) -> Result<Option<usize>, String> {
     let size = sizes.next().map(|size| size.parse().map(|Size(bytes)| bytes)).transpose();
     match sizes.next() {
         Some(_) => Err(format!("{variant:?} says twice how large buffers are")),
-        None => size.map_err(|error| format!("{variant:?}: {error}; write for instance buffers=4M")),
+        None => size.map_err(|error| format!("{variant:?}: {error}")),
     }
 }
 
