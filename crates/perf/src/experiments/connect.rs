@@ -42,10 +42,10 @@ impl Design for Connect {
     }
 
     fn afterword(&self, _: &Plan, _: &Results) -> String {
-        "\nmedian: from the call that connects (of messages: that sends) until the answer to a first message is here.\n\
-         connected: until the connection stands, where a contestant tells. round trips: the median over what the link\n\
-         adds to a round trip, less the one of the message and its answer. Who has to get its peer's address first, by\n\
-         a connection of TCP, needs what sockets need besides.\n"
+        "\nmedian: from the call that connects (of messages: that sends) until a first message is answered.\n\
+         connected: until the connection stands, where a contestant tells.\n\
+         round trips: the median over what the link adds to one, less that of the message and its answer.\n\
+         A program that gets its peer's address by a connection of TCP needs what sockets need besides.\n"
             .into()
     }
 }
