@@ -1,8 +1,8 @@
-//! What one set-up costs both sides together, without a network: time, or instructions under
-//! `valgrind --tool=callgrind target/release/examples/setup 100 keyed`.
+//! The cost of one set-up to both sides together, without a network: time, or instructions under `valgrind
+//! --tool=callgrind target/release/examples/setup 100 keyed`.
 //!
-//! `cargo run --release -p weft-edge --example setup [how many] [plain|keyed|refused|crowded]`; without the last, one
-//! line for each. `refused` is a caller with another key, `crowded` one that is sent for a cookie first.
+//! `cargo run --release -p weft-edge --example setup [count] [plain|keyed|refused|crowded]`; without a kind, one line
+//! for each. `refused` is a caller with another key, `crowded` one that is first answered with a cookie.
 
 use core::time::Duration;
 use std::net::SocketAddr;

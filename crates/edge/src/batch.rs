@@ -1,4 +1,4 @@
-//! What is to be sent.
+//! Datagrams to be sent, as pieces to gather.
 
 use core::ops::Range;
 use std::net::SocketAddr;
@@ -8,24 +8,24 @@ use weft_base::Gather;
 /// A piece of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// These of the batch's bytes, as they are.
+    /// These bytes of the batch, unchanged.
     Bytes {
-        /// The first.
+        /// Index of the first.
         start: u32,
-        /// How many.
+        /// Number of bytes.
         length: u32,
     },
-    /// Payload: these of the batch's bytes, then what is gathered, then the CRC-32C of both, 4 bytes, big-endian,
-    /// which who gathers sums up.
+    /// Payload: these bytes of the batch, then the gathered bytes, then the CRC-32C of both (4 bytes, big-endian),
+    /// which the gathering code computes.
     Payload {
-        /// The first.
+        /// Index of the first.
         start: u32,
-        /// How many, mostly none.
+        /// Number of bytes, mostly 0.
         length: u32,
         /// The rest of the payload.
         gather: Gather,
-        /// What is gathered may be summed up and sent from where it is: if it changes in between the segment arrives
-        /// damaged, and is sent again from a copy. Else it is copied first.
+        /// Whether gathered bytes may be checksummed and sent in place: if they change in between, the segment arrives
+        /// damaged and is retransmitted from a copy. If false they are copied first.
         in_place: bool,
     },
 }
@@ -33,24 +33,24 @@ pub enum Piece {
 /// A datagram of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Where it goes.
+    /// Destination.
     pub to: SocketAddr,
-    /// By which of this side's addresses it leaves ([`RailAddress::local`](crate::RailAddress::local)).
+    /// The local address that sends it ([`RailAddress::local`](crate::RailAddress::local)).
     pub local: u8,
     /// Its pieces, in [`Batch::pieces`].
     pub pieces: Range<usize>,
-    /// Its bytes above UDP, all of them.
+    /// All its bytes above UDP.
     pub length: usize,
-    /// The two ECN bits (RFC 3168) that it gets.
+    /// The two ECN bits (RFC 3168) to set.
     pub ecn: u8,
-    /// The rail that it goes over.
+    /// The rail that carries it.
     pub rail: u8,
 }
 
-/// Datagrams to be sent, in order. Those that follow each other and have equal length and address can be one call.
+/// Datagrams to be sent, in order. Consecutive ones of equal length and address can be sent in one call (GSO).
 #[derive(Debug)]
 pub struct Batch {
-    /// What the pieces name.
+    /// The bytes that pieces refer to.
     pub bytes: Vec<u8>,
     /// The pieces of all datagrams.
     pub pieces: Vec<Piece>,
@@ -60,10 +60,10 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Room for so many datagrams. Nothing is allocated later.
+    /// A batch for this many datagrams. Allocates nothing later.
     ///
     /// # Panics
-    /// When `bytes` is less than twice 64 KB: the largest datagram must fit, whatever it holds.
+    /// When `bytes` is less than 128 KiB: the largest datagram must fit whatever it holds.
     #[must_use]
     pub fn new(datagrams: usize, bytes: usize) -> Self {
         assert!(bytes >= 128 << 10, "a batch of {bytes} bytes is too small, it needs 131072");
@@ -75,24 +75,24 @@ impl Batch {
         }
     }
 
-    /// How many datagrams it takes from now on, at most as many as there is room for: as many calls as can be full.
+    /// Limits the number of datagrams, to at most the batch's capacity.
     pub fn set_most(&mut self, most: usize) {
         self.most = most.clamp(1, self.datagrams.capacity());
     }
 
-    /// Has it take no more than this, of what it takes already.
+    /// Lowers the limit to this, if it is higher.
     pub fn limit(&mut self, most: usize) {
         self.most = self.most.min(most.max(1));
     }
 
-    /// Takes all datagrams out.
+    /// Removes all datagrams.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.pieces.clear();
         self.datagrams.clear();
     }
 
-    /// Whether a datagram of this many bytes has no room for sure.
+    /// Whether a datagram of this many bytes certainly does not fit.
     pub(crate) fn is_full(&self, length: usize) -> bool {
         self.datagrams.len() >= self.most
             || self.bytes.capacity() - self.bytes.len() < length + 1024

@@ -1,4 +1,4 @@
-//! How much may be under way on a rail: what a rail's packets say to its congestion controller, and what that says.
+//! How many bytes may be in flight on a rail: connects a rail's packets with its congestion controller.
 
 use core::time::Duration;
 
@@ -8,14 +8,13 @@ use weft_wire::edge::BASE_DATAGRAM;
 
 use crate::sent::Packet;
 
-/// In so many round trips after a loss what was given up may still arrive.
+/// For this many round trips after a loss, packets declared lost may still arrive.
 const CHAIN: u32 = 2;
 
-/// The rate that is shown to people is smoothed over this time: some looks of theirs, and many bursts of a token
-/// bucket.
+/// The displayed rate is smoothed over this time, which is longer than the bursts of a token bucket.
 const RATE_SMOOTHED: Duration = Duration::from_millis(100);
 
-/// The congestion controller of a rail, and what it is to hear when a call is over.
+/// The congestion controller of a rail, and the feedback that it gets at the end of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     controller: Controller,
@@ -23,17 +22,17 @@ pub(crate) struct Window {
     datagram: u32,
     /// The last sample.
     round_trip: Duration,
-    /// Packets sent up to here belong to an episode of congestion that the controller knows of (RFC 9002 section
+    /// Packets sent up to here belong to an episode of congestion that the controller has handled (RFC 9002 section
     /// 7.3.2).
     recovery: Option<Time>,
-    /// Packets of the episode that are given up and did not arrive; none when it is not to be undone.
+    /// Packets of the episode that were declared lost and have not arrived; `None` when it cannot be undone.
     missing: Option<u32>,
     feedback: Feedback,
-    /// There is something in it.
+    /// Whether `feedback` holds anything.
     is_told: bool,
-    /// Bytes per second that the path delivers, smoothed.
+    /// Delivery rate of the path in bytes per second, smoothed.
     rate: u64,
-    /// When the last sample of it came.
+    /// Time of the last rate sample.
     rate_at: Option<Time>,
 }
 
@@ -54,13 +53,13 @@ impl Window {
         }
     }
 
-    /// Another path: it begins anew, but what was delivered is counted on, since packets remember it.
+    /// Starts over on another path. The count of delivered bytes continues, since packets in flight refer to it.
     pub(crate) fn restart(&mut self, datagrams: u32) {
         let fresh = Self::new(datagrams);
         *self = Self { delivery: self.delivery.clone(), ..fresh };
     }
 
-    /// How it grows beside others that may share its bottleneck; `None`: it is alone.
+    /// Sets how it grows together with rails that may share its bottleneck; `None`: it is alone.
     pub(crate) fn couple(&mut self, coupling: Option<Coupling>) {
         self.controller.set_coupling(coupling);
     }
@@ -69,13 +68,13 @@ impl Window {
         self.controller.window()
     }
 
-    /// Bytes per second that the path delivers while there is enough to send, smoothed; 0 before that was measured.
+    /// Delivery rate of the path in bytes per second while there is enough to send, smoothed; 0 before it was measured.
     pub(crate) const fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// A sample counts by the time that it is about. What the application limits is a burst, and tells nothing of what
-    /// the path carries for long: a token bucket or a device lets a burst through faster than that.
+    /// Weighs a sample by the time that it covers. App-limited samples are bursts and do not show what the path
+    /// carries: a token bucket or a device lets a burst through faster than that.
     fn on_rate(&mut self, sample: RateSample, now: Time) {
         let before = self.rate_at.replace(now);
         if sample.app_limited {
@@ -85,34 +84,34 @@ impl Window {
             self.rate = sample.bytes_per_s;
             return;
         };
-        // Samples overlap: each is as long as a flight, and there may be many in one.
+        // Samples overlap: each covers a flight, and a flight may have many.
         let time = sample.interval.min(now.since(before)).min(RATE_SMOOTHED);
         let part = |rate: u64, time: Duration| u128::from(rate) * time.as_nanos() / RATE_SMOOTHED.as_nanos();
         let rate = part(self.rate, RATE_SMOOTHED - time) + part(sample.bytes_per_s, time);
         self.rate = u64::try_from(rate).unwrap_or(u64::MAX);
     }
 
-    /// A packet leaves, with `in_flight` bytes under way before it.
+    /// Records a packet that is sent with `in_flight` bytes in flight before it.
     pub(crate) const fn on_sent(&mut self, in_flight: u64, now: Time) -> Stamp {
         self.delivery.on_sent(in_flight, now)
     }
 
-    /// The window lets more leave, and there is nothing.
+    /// The window has room, and there is nothing to send.
     pub(crate) const fn on_app_limited(&mut self, in_flight: u64) {
         self.delivery.on_app_limited(in_flight);
     }
 
-    /// Whether it looks for the path's capacity still.
+    /// Whether the controller is still in slow start.
     pub(crate) const fn is_slow_start(&self) -> bool {
         self.controller.is_slow_start()
     }
 
-    /// Whether the window would have let more leave in the last round trip, and there was nothing.
+    /// Whether the window had unused room during the last round trip.
     pub(crate) const fn is_app_limited(&self) -> bool {
         self.delivery.is_app_limited()
     }
 
-    /// A round trip was measured.
+    /// Records a measured round trip.
     pub(crate) const fn on_sample(&mut self, sample: Duration) {
         self.is_told = true;
         self.feedback.rtt = Some(sample);
@@ -129,7 +128,7 @@ impl Window {
         self.feedback.sent_at = self.feedback.sent_at.max(Some(packet.sent));
     }
 
-    /// A packet is lost. True when an episode of congestion begins with it.
+    /// Records a lost packet. Returns true when it starts an episode of congestion.
     pub(crate) fn on_lost(&mut self, packet: &Packet, now: Time) -> bool {
         self.is_told = true;
         self.feedback.lost_bytes += u64::from(packet.bytes);
@@ -137,7 +136,7 @@ impl Window {
         let before = self.recovery;
         let begins = self.begins(packet.sent, now);
         if begins {
-            // What an episode just before this one lacks may be late as well: then both were none.
+            // Packets missing from an episode just before this one may be late as well: then neither was congestion.
             let is_chained = before.is_some_and(|before| now.since(before) <= CHAIN * self.round_trip);
             self.missing = if is_chained { self.missing } else { Some(0) };
         }
@@ -145,7 +144,7 @@ impl Window {
         begins
     }
 
-    /// The path has marked `ce` packets more, up to one that was sent at `sent`. It means what it says: no undoing.
+    /// The path has marked `ce` more packets, up to one sent at `sent`. Marks are certain: this cannot be undone.
     pub(crate) fn on_marked(&mut self, ce: u32, sent: Time, now: Time) {
         self.is_told = true;
         self.feedback.ce += u64::from(ce);
@@ -153,7 +152,7 @@ impl Window {
         self.missing = None;
     }
 
-    /// Whether an episode of congestion begins with what was sent at `sent`.
+    /// Whether the loss of a packet sent at `sent` starts an episode of congestion.
     fn begins(&mut self, sent: Time, now: Time) -> bool {
         let begins = self.recovery.is_none_or(|recovery| sent > recovery);
         if begins {
@@ -163,7 +162,7 @@ impl Window {
         begins
     }
 
-    /// A packet that was held to be lost has arrived after all. When all of them have, the cut was for nothing.
+    /// A packet declared lost has arrived. When all of an episode have, its reduction is undone.
     pub(crate) fn on_spurious(&mut self, sent: Time) {
         self.is_told = true;
         self.feedback.late_packets += 1;
@@ -172,20 +171,20 @@ impl Window {
         }
         if let Some(packets) = self.missing.as_mut().filter(|packets| **packets > 0) {
             *packets -= 1;
-            // What else of the episode is given up now counts again.
+            // Later losses in the episode count again.
             self.feedback.undo |= *packets == 0;
         }
     }
 
-    /// Nothing arrives any more: it begins anew.
+    /// Persistent congestion: starts over.
     pub(crate) fn collapse(&mut self, now: Time) {
         (self.recovery, self.missing, self.is_told) = (Some(now), None, false);
         let feedback = Feedback { now, persistent: true, ..core::mem::take(&mut self.feedback) };
         self.controller.on_feedback(&feedback, false);
     }
 
-    /// The call is over: the controller hears of it. `least`: the least round trip. `datagram`: bytes of a full one.
-    /// `full`: the window was what held the sender back.
+    /// Passes the feedback of a call to the controller. `least`: the minimum round trip. `datagram`: bytes of a full
+    /// datagram. `full`: the window limited the sender.
     pub(crate) fn settle(&mut self, least: Option<Duration>, datagram: u32, full: bool, now: Time) {
         if core::mem::replace(&mut self.datagram, datagram) != datagram {
             self.controller.set_datagram(datagram);
@@ -262,18 +261,18 @@ mod tests {
         };
         let mut window = Window::new(10);
         window.on_rate(sample(burst, MS / 10, true), at(1));
-        assert_eq!(window.rate(), 0, "a burst that the application limits says nothing");
+        assert_eq!(window.rate(), 0, "an app-limited burst shows nothing");
         window.on_rate(sample(burst, MS / 10, false), at(2));
         (3..=1000).for_each(|ms| window.on_rate(sample(carried, MS, false), at(ms)));
         assert!(window.rate().abs_diff(carried) < carried / 100, "{}", window.rate());
-        // A burst now and then, which a token bucket lets through: as short as it is, it counts little.
+        // An occasional burst, as a token bucket lets through, is short and counts little.
         let settled = window.rate();
         for second in 2..=20 {
             window.on_rate(sample(burst, MS / 10, true), at(second * 1000));
             window.on_rate(sample(burst, MS / 10, false), at(second * 1000 + 1));
         }
         assert!(window.rate() < settled + settled / 50, "{settled} became {}", window.rate());
-        // It is another one when the path is.
+        // A new rate lasts, and replaces the old one.
         (21_000..22_000).for_each(|ms| window.on_rate(sample(burst, MS, false), at(ms)));
         assert!(window.rate().abs_diff(burst) < burst / 100, "{}", window.rate());
     }
@@ -295,6 +294,6 @@ mod tests {
         assert_eq!(settle(&mut window, at(2)), 24_000);
         window.on_acked(&packet(at(3)), at(4));
         window.settle(Some(MS), 1200, false, at(4));
-        assert_eq!(window.bytes(), 24_000, "not used to the full");
+        assert_eq!(window.bytes(), 24_000, "the window was not full");
     }
 }

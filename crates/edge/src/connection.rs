@@ -29,17 +29,17 @@ use crate::settings::Settings;
 pub use confirmation::Confirmation;
 use confirmation::confirms;
 
-/// Refusals that wait to be told. What does not fit comes again.
+/// Refusals waiting to be sent. More are not kept: the peer retransmits the segments.
 const MAX_REFUSALS: usize = 64;
 
-/// A peer that says that it gives up sooner is not taken at its word.
+/// The shortest peer timeout that is honoured.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Memory of what was under way goes back when no segment was sent for so long: less than the time after which the peer
-/// is asked whether it is there, and long beside any pause within a computation.
+/// Memory used for segments in flight is released when none was sent for this long: less than the keep-alive interval,
+/// and longer than pauses within a computation.
 const RELEASE_AFTER: Duration = Duration::from_secs(10);
 
-/// Frames that are sent until they have arrived, as bits.
+/// Frames that are retransmitted until acknowledged, as bits.
 pub(crate) mod control {
     pub(crate) const PING: u8 = 0x01;
     pub(crate) const GO_ON: u8 = 0x02;
@@ -48,40 +48,40 @@ pub(crate) mod control {
     pub(crate) const ADDRESSES: u8 = 0x10;
 }
 
-/// What set-up has agreed on.
+/// The result of set-up.
 #[derive(Clone, Debug)]
 pub struct Established {
-    /// What this side calls the connection: packets to it carry that.
+    /// This side's id of the connection: packets to this side carry it.
     pub local: ConnectionId,
-    /// What the peer calls it.
+    /// The peer's id of it.
     pub remote: ConnectionId,
-    /// Where the peer is.
+    /// The peer's address.
     pub to: SocketAddr,
-    /// Bytes of datagrams that the peer lets be under way at first.
+    /// Bytes of datagrams that the peer allows in flight at first.
     pub peer_credit: u32,
-    /// How long the peer may put an acknowledgement off.
+    /// How long the peer may delay an acknowledgement.
     pub peer_ack_delay: Duration,
-    /// The largest datagram that the peer takes.
+    /// The largest datagram that the peer accepts.
     pub peer_max_datagram: u16,
     /// The most rails that the peer can use.
     pub peer_rails: u8,
-    /// After how long without a word the peer gives this side up.
+    /// After how much silence the peer gives this side up.
     pub peer_timeout: Duration,
-    /// Whether the peer keeps the options of segments.
+    /// Whether the peer honours the options of segments.
     pub peer_keeps_options: bool,
-    /// What the peer shows if it has forgotten the connection.
+    /// The token that the peer sends if it has forgotten the connection.
     pub reset_token: [u8; RESET_TOKEN_LENGTH],
-    /// What becomes of the third message.
+    /// State of the confirmation, the third message.
     pub confirmation: Confirmation,
-    /// How long set-up took on this side: the round trip is no longer than that. `None` where it is not known.
+    /// How long set-up took on this side, an upper bound of the round trip. `None` where it is not known.
     pub took: Option<Duration>,
     /// Random, from the operating system.
     pub seed: u64,
 }
 
 impl Established {
-    /// Whether a datagram is a packet of this connection that confirms it, and is whole: what
-    /// [`Connection::receive`] takes as the first. Until one has come nothing need be kept but this.
+    /// Whether a datagram is an intact packet of this connection that confirms it: the first that
+    /// [`Connection::receive`] accepts. Until one is received, nothing else need be kept.
     #[must_use]
     pub fn is_confirmed_by(&self, datagram: &[u8]) -> bool {
         let Confirmation::Expect(expected) = &self.confirmation else { return true };
@@ -90,7 +90,7 @@ impl Established {
         is_ours && packet.verify(0).is_ok_and(|packet| confirms(&packet, expected))
     }
 
-    /// A peer of which nothing is known but where it is: as this side is.
+    /// Assumes that a peer of which only the address is known is like this side.
     pub(crate) fn unknown(to: SocketAddr, seed: u64, settings: &Settings) -> Self {
         Self {
             local: ConnectionId::default(),
@@ -110,28 +110,25 @@ impl Established {
     }
 }
 
-/// What is known of a datagram beside its bytes.
+/// What is known of a received datagram besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// Where it came from.
+    /// Source address.
     pub from: SocketAddr,
-    /// To which of this side's addresses it came ([`RailAddress::local`](crate::RailAddress::local)). 0 where there is
-    /// one.
+    /// The local address that received it ([`RailAddress::local`](crate::RailAddress::local)). 0 where there is one.
     pub local: u8,
     /// The two ECN bits of its IP header.
     pub ecn: u8,
-    /// When it came.
+    /// Time of receipt.
     pub now: Time,
 }
 
 /// An established connection.
 ///
-/// **Driving it.** After anything that changes it ([`receive`](Self::receive),
-/// [`handle_timeout`](Self::handle_timeout),
-/// a new segment in the source, [`close`](Self::close), [`abort`](Self::abort),
-/// [`receives_posted`](Self::receives_posted)) call [`transmit`](Self::transmit) until it says that there is no more,
-/// then look at [`poll_event`](Self::poll_event), [`acknowledged`](Self::acknowledged) and
-/// [`next_timeout`](Self::next_timeout).
+/// **Driving it.** After any change ([`receive`](Self::receive), [`handle_timeout`](Self::handle_timeout), a new
+/// segment in the source, [`close`](Self::close), [`abort`](Self::abort), [`receives_posted`](Self::receives_posted))
+/// call [`transmit`](Self::transmit) until it returns false, then [`poll_event`](Self::poll_event),
+/// [`acknowledged`](Self::acknowledged) and [`next_timeout`](Self::next_timeout).
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) settings: Settings,
@@ -140,26 +137,26 @@ pub struct Connection {
     pub(crate) reset_token: [u8; RESET_TOKEN_LENGTH],
     pub(crate) confirmation: Confirmation,
     pub(crate) peer_ack_delay: Duration,
-    /// How often one side or the other asks whether its peer is there, while nothing else is said.
+    /// Keep-alive interval while the connection is idle.
     pub(crate) keep_alive: Duration,
     pub(crate) random: Random,
-    /// By number; the first always leads somewhere.
+    /// By number; the first always has a path.
     pub(crate) rails: Vec<Rail>,
-    /// The most of them.
+    /// The maximum number of rails.
     pub(crate) most_rails: usize,
-    /// This side has called: it opens rails.
+    /// Whether this side was the caller, which opens rails.
     pub(crate) opens: bool,
     pub(crate) pairing: Pairing,
-    /// Counts this side's lists of addresses, and the peer's.
+    /// Serial numbers of this side's lists of addresses, and of the peer's.
     pub(crate) offered: u32,
     pub(crate) peer_offered: u32,
-    /// The largest datagram on any rail, and the credit of a rail that is new.
+    /// The largest datagram on any rail, and the credit of a new rail.
     pub(crate) limit: usize,
     pub(crate) peer_credit: u32,
     keeps_options: bool,
-    /// By this side's addresses.
+    /// By local address.
     pub(crate) sockets: [Socket; MAX_RAILS],
-    /// This side's addresses whose sockets have no room, as bits.
+    /// Local addresses whose sockets have no room, as bits.
     pub(crate) blocked: u16,
     pub(crate) outgoing: Outgoing,
     /// Control frames to be sent.
@@ -169,18 +166,18 @@ pub struct Connection {
     /// Counts the times that receives were posted after a refusal.
     round: u32,
     has_refused: bool,
-    /// The peer's count, as far as it is known.
+    /// The latest known count of the peer.
     peer_round: u32,
-    /// The highest position after a segment that came: what short positions are near to.
+    /// The highest position after a received segment: truncated positions are decoded relative to it.
     peer_position: u64,
-    /// Acknowledgements go with what is sent, and not alone.
+    /// Acknowledgements are sent only along with other frames.
     holds_acks: bool,
-    /// When this side has said its last word of set-up.
+    /// When this side has sent its last message of set-up.
     begun: Time,
     pub(crate) last_heard: Time,
-    /// The peer's host says that nobody has its port: looked at through [`Connection::refused_until`].
+    /// The peer's host reports that no process has its port: read through [`Connection::refused_until`].
     pub(crate) refused: Option<Refused>,
-    /// Before then no hint starts a probe.
+    /// Until then no hint starts a probe.
     pub(crate) next_hint_probe: Time,
     pub(crate) phase: Phase,
     pub(crate) closing: Closing,
@@ -188,21 +185,21 @@ pub struct Connection {
     pub(crate) counters: Counters,
     /// Packets that were just settled: kept, so that nothing is allocated once it has grown.
     pub(crate) scratch: Vec<Packet>,
-    /// When a segment was sent last.
+    /// When a segment was last sent.
     pub(crate) segments_at: Time,
 }
 
-/// What an address's socket takes.
+/// State of a local address's socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Socket {
-    /// What it has dropped for want of room. It wraps.
+    /// Datagrams that it has dropped because its buffer was full. It wraps.
     pub(crate) overflows: u32,
-    /// Bytes that the peer may have under way to it.
+    /// Bytes that the peer may have in flight to it.
     pub(crate) credit: u32,
 }
 
 impl Connection {
-    /// A connection as set-up has agreed on it.
+    /// A connection from the result of set-up.
     #[must_use]
     pub fn new(established: &Established, settings: &Settings, now: Time) -> Self {
         let limit = usize::from(settings.max_datagram.min(established.peer_max_datagram)).max(BASE_DATAGRAM);
@@ -218,7 +215,7 @@ impl Connection {
             reset_token: established.reset_token,
             confirmation: established.confirmation,
             peer_ack_delay: established.peer_ack_delay,
-            // Not more often than makes sense, whatever the peer says.
+            // At most this often, whatever the peer requires.
             keep_alive: (settings.peer_timeout.min(established.peer_timeout.max(LEAST_TIMEOUT)) / 4)
                 .min(settings.keep_alive),
             random: Random::new(established.seed),
@@ -255,38 +252,38 @@ impl Connection {
         }
     }
 
-    /// What this side calls it.
+    /// This side's id of it.
     #[must_use]
     pub fn id(&self) -> ConnectionId {
         self.local
     }
 
-    /// What the peer calls it, which a reset names.
+    /// The peer's id of it, which a reset names.
     #[must_use]
     pub fn remote_id(&self) -> ConnectionId {
         self.remote
     }
 
-    /// Whether the peer keeps what segments ask of the order of placement ([`Options`](crate::Options)): to one that
-    /// does not, none may have any.
+    /// Whether the peer honours the ordering [`Options`](crate::Options) of segments: to a peer that does not, no
+    /// segment may have any.
     #[must_use]
     pub fn keeps_options(&self) -> bool {
         self.keeps_options
     }
 
-    /// Where the peer is, on rail 0.
+    /// The peer's address on rail 0.
     #[must_use]
     pub fn peer_address(&self) -> SocketAddr {
         self.rails[0].place.map_or(SocketAddr::from(([0; 4], 0)), |place| place.to)
     }
 
-    /// All positions below this are placed at the peer, and their payload was good. It never falls.
+    /// All positions below this are placed at the peer with correct payload. It never decreases.
     #[must_use]
     pub fn acknowledged(&self) -> u64 {
         self.outgoing.acknowledged()
     }
 
-    /// The position of the next segment that is taken from the source.
+    /// The position of the next segment taken from the source.
     #[must_use]
     pub fn next_position(&self) -> u64 {
         self.outgoing.end()
@@ -298,25 +295,25 @@ impl Connection {
         self.rails.iter().filter(|rail| rail.is_live()).map(|rail| rail.mtu.current()).max().unwrap_or(BASE_DATAGRAM)
     }
 
-    /// The round trip, smoothed, of the rail with the shortest.
+    /// The smoothed round trip of the rail with the shortest.
     #[must_use]
     pub fn round_trip(&self) -> Duration {
         self.rails.iter().filter(|rail| rail.is_live()).map(|rail| rail.trip.smoothed()).min().unwrap_or_default()
     }
 
-    /// Bytes that may be under way, on all rails together.
+    /// Bytes that may be in flight, on all rails together.
     #[must_use]
     pub fn window(&self) -> u64 {
         self.rails.iter().filter(|rail| rail.is_live()).map(Rail::limit).sum()
     }
 
-    /// What was counted.
+    /// The connection's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Receives were posted: what was refused for want of one may come again.
+    /// Receives were posted: the peer may retransmit the refused segments.
     pub fn receives_posted(&mut self) {
         if core::mem::take(&mut self.has_refused) {
             self.round = self.round.wrapping_add(1);
@@ -324,42 +321,42 @@ impl Connection {
         }
     }
 
-    /// What the socket has dropped for want of room, in all, and how many bytes the peer may have under way from now
-    /// on. This is the socket of [`RailAddress::local`](crate::RailAddress::local) 0.
+    /// Sets how many datagrams the socket has dropped in all because its buffer was full, and how many bytes the peer
+    /// may have in flight from now on, for [`RailAddress::local`](crate::RailAddress::local) 0.
     pub fn set_socket(&mut self, overflows: u32, credit: u32) {
         self.set_rail_socket(0, overflows, credit);
     }
 
-    /// While true, acknowledgements that are due go with what is sent otherwise, and none goes alone: an answer may
-    /// be about to be sent. For a moment only: the peer waits.
+    /// While true, due acknowledgements are sent only along with other frames: an answer may be about to be sent. Only
+    /// for a moment: the peer waits.
     pub fn hold_acks(&mut self, hold: bool) {
         self.holds_acks = hold;
     }
 
-    /// Whether an acknowledgement is due, held or not, that an answer may soon take along: none of many packets, whose
-    /// sender has more to send and waits for it.
+    /// Whether an acknowledgement is due, held or not, that an answer may soon carry: not one of a bulk transfer, whose
+    /// sender waits for it to send more.
     #[must_use]
     pub fn owes_ack(&self, now: Time) -> bool {
         let mut due = self.rails.iter().filter(|rail| rail.received.due().is_some_and(|due| due <= now)).peekable();
         due.peek().is_some() && !due.any(|rail| rail.received.is_bulk())
     }
 
-    /// Gives memory back if no segment was sent for a while. This is called when either side asks whether the other is
-    /// there: it needs no timer of its own.
+    /// Releases memory if no segment was sent for a while. Called at keep-alive time, so that it needs no timer of its
+    /// own.
     pub(crate) fn release_memory(&mut self, now: Time) {
         if now.since(self.segments_at) >= RELEASE_AFTER {
             self.shrink();
         }
     }
 
-    /// Gives back the memory that grew with what was under way, as far as nothing is in it.
+    /// Releases memory that grew with the segments in flight, as far as it is empty.
     pub(crate) fn shrink(&mut self) {
         self.outgoing.shrink();
         self.rails.iter_mut().for_each(|rail| rail.sent.shrink());
         self.scratch.shrink_to(IDLE_PACKETS);
     }
 
-    /// Whether segments may be sent and taken.
+    /// Whether segments may be sent and accepted.
     pub(crate) fn is_confirmed(&self) -> bool {
         !matches!(self.confirmation, Confirmation::Expect(_))
     }

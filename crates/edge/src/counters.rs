@@ -1,58 +1,58 @@
 //! What a connection has counted.
 
-/// Since the connection began.
+/// Counters since the connection was established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub packets_sent: u64,
-    /// Datagrams that were taken.
+    /// Datagrams accepted.
     pub packets_received: u64,
-    /// Segments that were sent, each time.
+    /// Segments sent, retransmissions included.
     pub segments_sent: u64,
-    /// Of these, again.
+    /// Of these, retransmissions.
     pub segments_repeated: u64,
-    /// Packets whose segments were sent again over a faster rail that had nothing else to do.
+    /// Packets whose segments were retransmitted over a faster idle rail.
     pub overtaken: u64,
-    /// Packets that are held to be lost.
+    /// Packets declared lost.
     pub packets_lost: u64,
-    /// Of these, acknowledged later after all.
+    /// Of these, acknowledged later.
     pub spurious_losses: u64,
-    /// Times that the peer was probed because it was silent.
+    /// Probes of a silent peer.
     pub probes: u64,
-    /// Datagrams that could not be read: damaged, cut off, of another version.
+    /// Datagrams that could not be parsed: damaged, truncated, of another version.
     pub unreadable: u64,
-    /// Datagrams that came again, or too late: a replay, or the network's copy.
+    /// Datagrams received twice, or too late: replays, or copies made by the network.
     pub repeated: u64,
-    /// Datagrams for another connection, or of a rail that there is not.
+    /// Datagrams for another connection, or of an unknown rail.
     pub astray: u64,
     /// Datagrams with segments from a caller that has not confirmed.
     pub early: u64,
     /// Acknowledgements of packets that were never sent.
     pub false_acks: u64,
-    /// Other frames that can't be true.
+    /// Other frames with impossible contents.
     pub false_frames: u64,
-    /// Messages of ICMP that quote no packet under way.
+    /// ICMP messages that quote no packet in flight.
     pub false_hints: u64,
     /// Segments whose payload was damaged.
     pub bad_payloads: u64,
-    /// Segments that were put off by the sink.
+    /// Segments that the sink put off.
     pub put_off: u64,
     /// Segments that found no posted receive.
     pub not_ready: u64,
-    /// Segments that had been placed before.
+    /// Segments that were already placed.
     pub duplicates: u64,
     /// Refusals by the peer for want of a posted receive.
     pub held: u64,
-    /// Datagrams that the peer's socket has dropped, as the peer says: not the network's loss.
+    /// Datagrams that the peer's socket dropped, as the peer reports: not the network's loss.
     pub peer_overflows: u64,
-    /// Packets that arrived with the mark of congestion, as the peer says.
+    /// Packets that arrived with a congestion mark, as the peer reports.
     pub congestion_marks: u64,
-    /// Times that datagrams of a size did not pass any more, and smaller ones did (RFC 8899 section 4.3).
+    /// Black holes: a size no longer passed while smaller ones did (RFC 8899 section 4.3).
     pub black_holes: u64,
-    /// Times that the peer was found at another address.
+    /// Changes of the peer's address.
     pub moves: u64,
-    /// Rails beside the first that were proved.
+    /// Rails besides the first that were validated.
     pub rails_opened: u64,
-    /// Times that a rail was silent while others answered, and what was under way on it was sent again on them.
+    /// Times that a rail was silent while others answered, and its packets were retransmitted on those.
     pub rails_left: u64,
 }

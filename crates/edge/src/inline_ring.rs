@@ -1,13 +1,13 @@
-//! Payload that was given inline, until it is acknowledged.
+//! Inline payload, kept until it is acknowledged.
 
 /// The smallest ring that is allocated.
 const LEAST: usize = 1024;
 
-/// A ring of bytes: runs, in the order in which they came, each in one piece.
+/// A ring of bytes: runs in order of arrival, each contiguous.
 ///
-/// It has no memory before the first run, and doubles as more is under way. [`InlineRing::shrink`] gives memory back.
-/// All its sizes are powers of two, and no run crosses the end of a ring: so a run that does not cross the end of a
-/// ring does not cross that of a larger one either, and a place stays good when the ring grows.
+/// It has no memory before the first run, and doubles as more is in flight. [`InlineRing::shrink`] releases memory. All
+/// its sizes are powers of two, and no run crosses the end of a ring: a run that does not cross the end of a ring does
+/// not cross that of a larger one either, so a position stays valid when the ring grows.
 #[derive(Debug)]
 pub(crate) struct InlineRing {
     bytes: Box<[u8]>,
@@ -17,19 +17,19 @@ pub(crate) struct InlineRing {
 }
 
 impl InlineRing {
-    /// One that grows to `most` bytes, rounded up to a power of two. The longest run must fit twice, for it may have to
-    /// begin anew at the ring's start.
+    /// A ring that grows to `most` bytes, rounded up to a power of two. The longest run must fit twice, for it may have
+    /// to start over at the ring's beginning.
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(4 * LEAST).next_power_of_two();
         Self { bytes: Box::default(), most, head: 0, tail: 0 }
     }
 
-    /// Whether a run of `length` bytes can be kept.
+    /// Whether a run of `length` bytes fits.
     pub(crate) fn has_room(&self, length: usize) -> bool {
         self.place_in(self.most, length).is_some()
     }
 
-    /// Where a run of `length` bytes would begin. The ring grows for it, if it has to.
+    /// Where a run of `length` bytes would begin. Grows the ring if it has to.
     pub(crate) fn place(&mut self, length: usize) -> Option<u64> {
         if let Some(place) = self.place_in(self.bytes.len(), length) {
             return Some(place);
@@ -53,7 +53,7 @@ impl InlineRing {
         (start + length - self.head <= size).then_some(start)
     }
 
-    /// Moves what is kept to a ring of another size, which is larger, or nothing is kept.
+    /// Moves the contents to a ring of another size, which is larger, unless nothing is kept.
     fn resize(&mut self, size: usize) {
         let mut bytes: Box<[u8]> = vec![0; size].into();
         let old = self.bytes.len() as u64;
@@ -67,14 +67,14 @@ impl InlineRing {
         self.bytes = bytes;
     }
 
-    /// Gives memory back, if nothing is kept.
+    /// Releases memory, if nothing is kept.
     pub(crate) fn shrink(&mut self) {
         if self.head == self.tail {
             self.bytes = Box::default();
         }
     }
 
-    /// Keeps a run of these two.
+    /// Appends a run of these two slices.
     ///
     /// # Panics
     /// When there is no room: a bug of the caller.
@@ -83,7 +83,7 @@ impl InlineRing {
         if length == 0 {
             return self.tail;
         }
-        let start = self.place(length).expect("room was asked for");
+        let start = self.place(length).expect("the caller has checked for room");
         let run = self.get_mut(start, length as u32);
         run[..one.len()].copy_from_slice(one);
         run[one.len()..].copy_from_slice(two);
@@ -99,7 +99,7 @@ impl InlineRing {
         &self.bytes[at..at + length as usize]
     }
 
-    /// The bytes from a place on that [`InlineRing::place`] has found.
+    /// The bytes at a position that [`InlineRing::place`] returned.
     pub(crate) fn get_mut(&mut self, place: u64, length: u32) -> &mut [u8] {
         if length == 0 {
             return &mut [];
@@ -109,18 +109,17 @@ impl InlineRing {
     }
 
     fn index(&self, place: u64) -> usize {
-        // The size is a power of two.
         (place & (self.bytes.len() as u64 - 1)) as usize
     }
 
-    /// A run of so many bytes stands there now.
+    /// Marks a run of this many bytes as used.
     pub(crate) fn take(&mut self, place: u64, length: u32) {
         if length > 0 {
             self.tail = place + u64::from(length);
         }
     }
 
-    /// The oldest run is not needed any more.
+    /// Frees the oldest run.
     pub(crate) fn free(&mut self, start: u64, length: u32) {
         if length > 0 {
             self.head = start + u64::from(length);
@@ -130,7 +129,7 @@ impl InlineRing {
         }
     }
 
-    /// Keeps nothing any more.
+    /// Frees everything.
     pub(crate) fn clear(&mut self) {
         (self.head, self.tail) = (0, 0);
     }
@@ -178,7 +177,7 @@ mod tests {
             for round in 0..2000_u32 {
                 let length = 1 + random.below(3000) as usize;
                 let byte = round as u8;
-                // More is kept as time goes by: it grows with runs on both sides of its end.
+                // The number of runs kept grows over time, so that the ring grows with runs on both sides of its end.
                 let most = 1 + round as usize / 200;
                 if kept.len() >= most || !ring.has_room(length) {
                     let (start, length, byte): (u64, usize, u8) = kept.pop_front().unwrap();

@@ -1,9 +1,9 @@
-//! Edge without I/O: one logical link for DDP segments over datagrams, placed as they come and acknowledged when they
-//! are placed.
+//! Edge without I/O: one logical link for DDP segments over datagrams, placed on arrival and acknowledged when they are
+//! placed.
 //!
-//! A [`Connection`] takes segments from a [`Source`] and hands those that arrive to a [`Sink`], whose verdict decides
-//! what is acknowledged. It never touches payload: what is to be sent comes out as a [`Batch`] of pieces to gather.
-//! Time comes in as [`weft_base::Time`].
+//! A [`Connection`] takes segments from a [`Source`] and hands received ones to a [`Sink`], whose verdict decides what
+//! is acknowledged. It never touches payload: it produces a [`Batch`] of pieces to gather. Time is an argument, as
+//! [`weft_base::Time`].
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -37,26 +37,26 @@ pub use phase::{Ending, Event};
 pub use rail_state::{Out, RailInfo, RailState};
 pub use settings::Settings;
 
-/// Takes the segments that arrive.
+/// Places received segments.
 pub trait Sink {
-    /// A segment at `position` of the peer's sequence: a DDP header and payload, whose CRC-32C must be `crc`. To be
-    /// placed now, if it can be, in one pass with the check. What `options` ask is the sink's to keep.
+    /// Places a segment at `position` of the peer's sequence, if possible now: a DDP header and payload, whose CRC-32C
+    /// must be `crc`, checked in the same pass. The sink honours `options`.
     fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict;
 }
 
-/// What became of a segment. Only a packet all of whose segments were `Placed` or `Duplicate` is acknowledged.
+/// The result of placing a segment. Only a packet all of whose segments were `Placed` or `Duplicate` is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// In its place, and its checksum was good.
+    /// Placed, with a correct checksum.
     Placed,
-    /// It had been placed before, and nothing was touched.
+    /// Placed before; nothing was touched.
     Duplicate,
-    /// Not now: as if it had never come.
+    /// Put off: handled as if it had not been received.
     Later,
     /// Untagged, and no receive is posted for it.
     NotReady,
-    /// The checksum is not good: as if it had never come.
+    /// The checksum is wrong: handled as if it had not been received.
     BadPayload,
-    /// It breaks the protocol above: the user aborts the connection.
+    /// It violates the protocol above: the user aborts the connection.
     Fatal,
 }

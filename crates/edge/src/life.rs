@@ -1,4 +1,4 @@
-//! How a connection lives and ends: probes, the peer time-out, closing, a peer that moves.
+//! Lifetime of a connection: probes, the peer timeout, closing, migration of the peer.
 
 use core::time::Duration;
 
@@ -12,29 +12,28 @@ use crate::phase::{Ending, Event, Phase};
 use crate::rail::{Answered, Rail, Silence, Verdict};
 use crate::round_trip::nanos;
 
-/// After so many probes without an answer it is doubted that large datagrams pass.
+/// After this many unanswered probes, large datagrams may not pass.
 const SILENT_PROBES: u32 = 3;
-/// After so many, packets are not marked with ECT any more: some paths drop what is.
+/// After this many, packets are sent without ECT: some paths drop marked packets.
 const UNMARKED_PROBES: u32 = 2;
-/// A rail that is silent while others answer is probed so often at least.
+/// A rail that is silent while others answer is probed at least this often.
 const REJOIN_INTERVAL: Duration = Duration::from_millis(200);
-/// Others have this time, and a round trip of theirs (up to a limit), to answer while a rail is silent.
+/// The other rails have this time, and a round trip of theirs (up to a limit), to answer while a rail is silent.
 const LEAST_DOUBT: Duration = Duration::from_millis(1);
 const MOST_DOUBT: Duration = Duration::from_millis(100);
-/// An abort is told so often.
+/// The number of times an abort is sent.
 const ABORT_PROBES: u32 = 4;
-/// The most events that wait to be taken. Each kind but `Moved` comes once; of that no more are kept than fit.
+/// The maximum number of queued events. Each kind but `Moved` occurs once; further `Moved` events are dropped.
 const MAX_EVENTS: usize = 8;
 
 impl Connection {
-    /// Closes gracefully: what the source still has is sent, and when all is acknowledged the peer is told. The
-    /// connection is over when the peer
-    /// has closed too.
+    /// Closes gracefully: the rest of the source is sent, and the close once all is acknowledged. The connection is
+    /// over when the peer has closed too.
     pub fn close(&mut self) {
         self.closing.wanted = true;
     }
 
-    /// Gives the connection up at once. The peer is told why: `reason` is cut to 128 bytes.
+    /// Aborts the connection at once and sends the peer `reason`, cut to 128 bytes.
     pub fn abort(&mut self, reason: &[u8]) {
         if self.phase == Phase::Open {
             self.closing.reason = reason.iter().copied().take(MAX_REASON).collect();
@@ -45,8 +44,8 @@ impl Connection {
         }
     }
 
-    /// A packet came from the peer's port that says that nobody knows the connection. True when the token is the one
-    /// that was agreed: it is over.
+    /// A reset was received from the peer's address: it does not know the connection. Returns true, and ends the
+    /// connection, when the token is the agreed one.
     pub fn receive_reset(&mut self, token: &[u8; RESET_TOKEN_LENGTH], now: Time) -> bool {
         let differ = token.iter().zip(&self.reset_token).fold(0, |differ, (a, b)| differ | (a ^ b));
         if differ != 0 {
@@ -57,7 +56,7 @@ impl Connection {
         true
     }
 
-    /// The peer does not know the connection any more.
+    /// The peer has forgotten the connection.
     pub(crate) fn end_forgotten(&mut self, now: Time) {
         let finished = self.closing.said && self.outgoing.is_empty() && self.closing.peer_end.is_some();
         self.end(if finished { Ending::Closed } else { Ending::Reset }, now);
@@ -69,13 +68,13 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Whether nothing more will come of it: it can be forgotten.
+    /// Whether the connection is over and can be freed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// This side's own interface takes nothing for a rail: it is taken for silent at once.
+    /// This side's interface of a rail is down: the rail counts as silent at once.
     pub fn hint_down(&mut self, rail: u8, now: Time) {
         if self.rails.len() == 1 {
             self.hasten_probe(usize::from(rail));
@@ -91,31 +90,30 @@ impl Connection {
         }
     }
 
-    /// The first link on a rail's way carries datagrams of no more than this many bytes, as the interface says, which
-    /// has refused a larger one. While packets arrive it is asked again every 10 s, by one more such datagram: its MTU
-    /// may be raised.
+    /// The first link of a rail's path carries datagrams of at most this many bytes, as reported by the interface,
+    /// which refused a larger one. While packets arrive, a larger one is tried every 10 s: the MTU may be raised.
     pub fn hint_link_carries(&mut self, rail: u8, bytes: usize, now: Time) {
         if let Some(rail) = self.rails.get_mut(usize::from(rail))
             && let Some(refused) = rail.mtu.limit_to(bytes, now)
         {
-            // It has never left, so it is not lost either.
+            // It was never sent, so it is not lost either.
             rail.sent.settle(refused);
         }
     }
 
-    /// Whether the peer has no receive for a Send that it was sent.
+    /// Whether the peer has no receive for a Send that was sent to it.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.outgoing.is_refused()
     }
 
-    /// Where the peer's last segment ends, as its close says.
+    /// The end of the peer's last segment, from its close.
     #[must_use]
     pub fn peer_end(&self) -> Option<u64> {
         self.closing.peer_end
     }
 
-    /// Whether the peer knows that this side sends no more.
+    /// Whether the peer has acknowledged this side's close.
     #[must_use]
     pub fn is_close_heard(&self) -> bool {
         self.closing.heard
@@ -130,7 +128,7 @@ impl Connection {
                 self.rails.iter().filter_map(|rail| rail.received.due()).chain(Some(until)).min()
             }
             Phase::Open | Phase::Aborting => {
-                // This is asked after each packet.
+                // Called after each packet.
                 let mut first = self.last_heard + self.settings.peer_timeout;
                 let mut consider = |at: Option<Time>| first = at.map_or(first, |at| at.min(first));
                 if self.is_quiet() {
@@ -153,12 +151,11 @@ impl Connection {
         }
     }
 
-    /// Whether [`Connection::next_timeout`] may be earlier than `at`. Mostly it is not, and that is soon seen: this is
-    /// asked after each packet.
+    /// Whether [`Connection::next_timeout`] may be earlier than `at`: a quick check, called after each packet.
     #[must_use]
     pub fn may_time_out_before(&self, at: Time) -> bool {
         let may = self.may_have_timer_before(at);
-        debug_assert!(may || self.next_timeout().is_none_or(|next| next >= at), "a timer was overlooked");
+        debug_assert!(may || self.next_timeout().is_none_or(|next| next >= at), "a timer was missed");
         may
     }
 
@@ -175,26 +172,26 @@ impl Connection {
             || is_before(self.refused_until())
             || rail.candidate.is_some()
             || rail.silence.is_some()
-            // Sooner than the peer is given up.
+            // Earlier than the peer timeout.
             || self.last_heard + self.keep_alive / 2 < at
     }
 
-    /// The longest time between two probes of a rail: short while others answer, so that it is soon known to live.
+    /// The longest time between two probes of a rail: short while others answer, so that its recovery is soon noticed.
     fn longest_probe_interval(&self) -> Duration {
         let others_answer = self.rails.len() > 1 && self.rails.iter().any(Rail::answers);
         let rejoin = if others_answer { REJOIN_INTERVAL } else { Duration::MAX };
         self.settings.max_probe_interval.min(rejoin).min(self.refused_probe_interval())
     }
 
-    /// The rail on which something was acknowledged last, if there are several.
+    /// The rail with the latest acknowledgement, if there are several.
     fn freshest(&self) -> Option<Answered> {
         let all = (self.rails.len() > 1).then_some(&self.rails)?;
         let rail = all.iter().filter(|rail| rail.answers()).max_by_key(|rail| rail.heard_at)?;
         Some(Answered { at: rail.heard_at, variation: rail.trip.variation_ns() })
     }
 
-    /// Whether nothing waits for an acknowledgement of the peer, who may speak. Rails that are silent while others
-    /// answer say nothing about that.
+    /// Whether nothing waits for an acknowledgement of a confirmed peer. Rails that are silent while others answer do
+    /// not count.
     fn is_quiet(&self) -> bool {
         if let [rail] = &self.rails[..] {
             return self.is_confirmed() && !(rail.is_live() && rail.sent.is_flying());
@@ -204,14 +201,14 @@ impl Connection {
         self.is_confirmed() && !(0..self.rails.len()).any(|index| is_flying(&index))
     }
 
-    /// When the peer is asked whether it is there, if nothing is said before. All connections of a process ask at the
-    /// same times, so that many quiet ones take one wake-up; and who has called asks first, so that one side does.
+    /// The keep-alive time, if nothing is sent before. All connections of a process use the same times, so that many
+    /// idle ones take one wake-up; the caller sends first, so that only one side does.
     fn keep_alive_at(&self) -> Time {
         let turn = if self.opens { Duration::ZERO } else { self.keep_alive / 8 };
         next_round(self.quiet_since() + self.keep_alive / 2, self.keep_alive, turn)
     }
 
-    /// When something was said last.
+    /// When anything was last sent or received.
     fn quiet_since(&self) -> Time {
         if let [rail] = &self.rails[..] {
             return self.last_heard.max(rail.sent.last_sent());
@@ -222,7 +219,7 @@ impl Connection {
         self.last_heard.max(last_sent.unwrap_or_default())
     }
 
-    /// Time has passed. [`Connection::transmit`] sends what follows from it.
+    /// Handles timers. [`Connection::transmit`] sends the results.
     pub fn handle_timeout(&mut self, now: Time) {
         match self.phase {
             Phase::Lingering(until) if until <= now => self.phase = Phase::Over,
@@ -262,9 +259,9 @@ impl Connection {
         }
     }
 
-    /// Nothing was acknowledged in time.
+    /// A probe timeout: nothing was acknowledged in time.
     fn on_silence(&mut self, index: usize, now: Time) {
-        // A datagram that may have been too large says nothing about the rail: a small one will.
+        // The loss of a datagram that may have been too large shows nothing about the rail: a small one will.
         let rail = &self.rails[index];
         let is_doubted = rail.backoff == 0 && rail.sent.flying().all(|packet| packet.contents.is_probe);
         self.probe_rail(index);
@@ -281,8 +278,8 @@ impl Connection {
         let is_left = self.rails[index].silence.is_some_and(|silence| silence.verdict == Verdict::Left);
         let rail = &mut self.rails[index];
         if rail.backoff == SILENT_PROBES {
-            // Nothing is known to be lost: a host that stands still for a moment takes it all afterwards. The window is
-            // for what the next answer tells (RFC 9002 section 6.2: a timer that is over shows no loss).
+            // No packet is declared lost: a host that is suspended for a moment receives them all afterwards. The
+            // window reacts to the next acknowledgement (RFC 9002 section 6.2: an expired timer does not show loss).
             rail.mtu.on_silence();
         }
         if is_left && rail.backoff >= SILENT_PROBES {
@@ -293,7 +290,7 @@ impl Connection {
         }
     }
 
-    /// Other rails are asked as well: if they answer, it is this rail that is silent, and not the peer.
+    /// Probes other rails as well: if they answer, this rail is silent, not the peer.
     fn doubt_rail(&mut self, index: usize, now: Time) {
         let others = self.rails.iter().enumerate().filter(|(other, rail)| *other != index && rail.answers());
         let slowest = others.map(|(_, rail)| rail.trip.smoothed()).max();
@@ -306,7 +303,7 @@ impl Connection {
         }
     }
 
-    /// Whether a silent rail is to be left is known now.
+    /// Decides whether a silent rail is demoted.
     fn judge_rail(&mut self, index: usize) {
         let Some(silence) = self.rails[index].silence else { return };
         let has_answered = |rail: &Rail| rail.answers() && rail.heard_at >= silence.since;
@@ -317,7 +314,7 @@ impl Connection {
         }
     }
 
-    /// Sends the oldest packet's contents again, beyond the window, or a ping, so that something is acknowledged (RFC
+    /// Retransmits the oldest packet's contents beyond the window, or sends a ping, to elicit an acknowledgement (RFC
     /// 9002 section 6.2.4).
     pub(crate) fn probe_rail(&mut self, index: usize) {
         let rail = &mut self.rails[index];
@@ -326,13 +323,13 @@ impl Connection {
         let contents = rail.sent.oldest().map(|packet| packet.contents).unwrap_or_default();
         self.outgoing.on_lost(&contents);
         self.pending |= contents.controls;
-        // The peer may put off whatever is under way, because of something before it that is missing.
+        // The peer may put off everything in flight because of an earlier segment that is missing.
         if self.rails.len() == 1 || self.rails[index].backoff > 0 {
             self.outgoing.send_first_again();
         }
     }
 
-    /// The connection is over, once.
+    /// Ends the connection, once.
     pub(crate) fn end(&mut self, ending: Ending, now: Time) {
         if matches!(self.phase, Phase::Open | Phase::Aborting) {
             self.phase = Phase::Lingering(now + self.settings.linger);
@@ -343,7 +340,7 @@ impl Connection {
         }
     }
 
-    /// Tells how it has ended: what was told first stays.
+    /// Queues the `Ended` event, once.
     pub(crate) fn tell_end(&mut self, ending: Ending) {
         if !core::mem::replace(&mut self.closing.is_told, true) {
             self.tell(Event::Ended(ending));
@@ -356,7 +353,7 @@ impl Connection {
         }
     }
 
-    /// Both sides have closed: over, without a word to wait for.
+    /// Ends the connection if both sides have closed.
     pub(crate) fn end_if_closed(&mut self, now: Time) {
         match self.phase {
             Phase::Aborting if self.closing.heard => self.end(Ending::Aborted, now),

@@ -1,50 +1,50 @@
-//! The largest datagram that a path carries (RFC 8899): found by probes that nothing depends on, doubted when larger
-//! ones vanish or nothing is answered, and given up only when probes of it are lost while smaller datagrams pass.
+//! The largest datagram that a path carries (RFC 8899): found by probes that nothing depends on, suspected when larger
+//! ones are lost or nothing is answered, and reduced only when probes of it are lost while smaller datagrams pass.
 
 use core::time::Duration;
 
 use weft_base::Time;
 use weft_wire::edge::BASE_DATAGRAM;
 
-/// A size is too large when so many probes of it are lost (RFC 8899 section 5.1.2, MAX_PROBES).
+/// A size is too large when this many probes of it are lost (RFC 8899 section 5.1.2, MAX_PROBES).
 const MAX_PROBES: u32 = 3;
-/// Sizes that are closer than this are not told apart.
+/// Resolution of the search, in bytes.
 const STEP: usize = 32;
-/// So many large datagrams lost, over so many round trips, and none arrived in between: perhaps a black hole. Of
-/// disorder much seems lost, too, but not for long.
+/// This many large datagrams lost over this many round trips, with none acknowledged in between: perhaps a black hole.
+/// Reordering may look like loss, but not for long.
 const MAX_VANISHED: u32 = 8;
 const VANISHED_ROUND_TRIPS: u32 = 3;
-/// An interface that carries less than the peer takes is asked again after this time, while packets arrive, since its
-/// MTU may have been raised: the answer costs one system call and no packet.
+/// A larger size is tried again after this time on an interface that carries less than the peer accepts, while packets
+/// arrive, since its MTU may have been raised: a refusal costs one system call and no packet.
 const ASK_AFTER: Duration = Duration::from_secs(10);
-/// What somebody on the way says of the path's MTU is probed after this: it may be false.
+/// A hint about the path's MTU is checked by a probe after this time: it may be false.
 const DOUBT_AFTER: Duration = Duration::from_secs(5);
 
-/// The search on one rail.
+/// The search for the MTU of one rail.
 #[derive(Clone, Debug)]
 pub(crate) struct Mtu {
-    /// What is sent.
+    /// The size in use.
     current: usize,
-    /// The smallest size that is known not to pass, less one.
+    /// One less than the smallest size that is known not to pass.
     high: usize,
-    /// What the interface and the peer can do, as far as is known.
+    /// The limit of the interface and the peer, as far as known.
     limit: usize,
-    /// What this side's settings and the peer allow.
+    /// The limit set by this side's settings and the peer.
     ceiling: usize,
-    /// What was sent before it was doubted that it passes. Nothing but [`BASE_DATAGRAM`] is sent until a probe of this
-    /// size has arrived, or was lost too often.
+    /// The size in use before it was suspected. Only [`BASE_DATAGRAM`] is used until a probe of this size was
+    /// acknowledged, or lost too often.
     doubted: Option<usize>,
-    /// The probe under way.
+    /// The probe in flight: packet number and size.
     probe: Option<(u64, usize)>,
     failures: u32,
     vanished: u32,
-    /// Since when.
+    /// When the first of these was lost.
     vanished_at: Option<Time>,
     raise_at: Option<Time>,
     raise_after: Duration,
-    /// When the interface is to be asked whether it carries more.
+    /// When to try whether the interface carries more.
     ask_at: Option<Time>,
-    /// The next probe, or the one under way, asks it.
+    /// Whether the next probe, or the one in flight, tests the interface.
     asks: bool,
 }
 
@@ -73,20 +73,19 @@ impl Mtu {
         self.current
     }
 
-    /// When the search begins again.
+    /// When to search again.
     pub(crate) fn timeout(&self) -> Option<Time> {
         self.raise_at
     }
 
-    /// The search begins again.
+    /// Starts a new search.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         if self.raise_at.is_some_and(|at| at <= now) {
             self.search_from(self.limit);
         }
     }
 
-    /// The size that is to be probed now. First what was sent before it was doubted. Then the limit itself, which
-    /// mostly passes, then halves.
+    /// The size to probe now: first a suspected one, then the limit, which mostly passes, then halves.
     pub(crate) fn wanted(&self) -> Option<usize> {
         if self.probe.is_some() {
             return None;
@@ -102,7 +101,7 @@ impl Mtu {
         self.probe = Some((number, size));
     }
 
-    /// A packet of `bytes` has arrived.
+    /// A packet of `bytes` was acknowledged.
     pub(crate) fn on_acked(&mut self, number: u64, bytes: usize, now: Time) {
         if bytes > BASE_DATAGRAM {
             (self.vanished, self.vanished_at) = (0, None);
@@ -111,7 +110,7 @@ impl Mtu {
             (self.probe, self.failures) = (None, 0);
             self.on_passed(bytes, now);
         } else if self.doubted.is_some() && bytes > self.current {
-            // It left before the doubt, and needs no probe any more.
+            // It was sent before the suspicion, and needs no probe any more.
             self.on_passed(bytes, now);
         }
         self.asks |= self.ask_at.is_some_and(|at| at <= now) && self.doubted.is_none();
@@ -121,14 +120,14 @@ impl Mtu {
         self.current = self.current.max(size);
         self.doubted = self.doubted.filter(|doubted| *doubted > size);
         if size > self.limit {
-            // The interface carries it, which it did not.
+            // The interface carries more than before.
             (self.limit, self.asks, self.ask_at) = (size, false, None);
         }
         self.high = self.high.max(size);
         self.rest_if_found(now);
     }
 
-    /// A packet of `bytes` is lost. True when that shows that a size does not pass any more that was sent before.
+    /// A packet of `bytes` is lost. Returns true when that shows that a size in use no longer passes.
     pub(crate) fn on_lost(&mut self, number: u64, bytes: usize, round_trip: Duration, now: Time) -> bool {
         if let Some((_, size)) = self.probe.filter(|(probe, _)| *probe == number) {
             self.probe = None;
@@ -148,7 +147,7 @@ impl Mtu {
 
     fn on_probe_lost(&mut self, size: usize, now: Time) -> bool {
         if size > self.limit {
-            // The interface has taken what it refused before: whether the path carries it is for the search to find.
+            // The interface has accepted what it refused before: whether the path carries it is for the search to find.
             (self.limit, self.asks, self.ask_at) = (self.ceiling, false, None);
             self.search_from(self.ceiling);
         }
@@ -158,27 +157,27 @@ impl Mtu {
         }
         let was_sent = self.doubted.take().is_some();
         if was_sent {
-            // The search goes on below it at once.
+            // The search continues below it at once.
             self.raise_at = None;
         }
         self.too_large(size, now);
         was_sent
     }
 
-    /// A probe is neither acknowledged nor lost: nothing more will be heard of it.
+    /// A probe is neither acknowledged nor lost, and its number will not be settled.
     pub(crate) fn forget_probe(&mut self) {
         self.probe = None;
     }
 
-    /// Nothing comes back, again and again. A black hole is one only if smaller datagrams pass meanwhile (RFC 8899
-    /// section 4.3), so this shows nothing of it yet; but while it may be one, what is to be answered must be small.
+    /// Repeated silence. It shows no black hole unless smaller datagrams pass meanwhile (RFC 8899 section 4.3); but in
+    /// case it is one, probes of the peer must be small.
     pub(crate) fn on_silence(&mut self) {
         if self.current > BASE_DATAGRAM {
             self.doubt();
         }
     }
 
-    /// Larger datagrams may not pass any more: a probe tells, as soon as there is an answer.
+    /// Suspects that larger datagrams no longer pass: a probe will tell, as soon as the peer answers.
     fn doubt(&mut self) {
         self.doubted = Some(self.current);
         self.current = BASE_DATAGRAM;
@@ -192,9 +191,8 @@ impl Mtu {
         self.bound_by_high(now);
     }
 
-    /// Somebody on the way says that datagrams of `size` bytes do not pass. They are not sent any more; where that
-    /// makes datagrams smaller, it is soon probed whether it is so (RFC 8899 section 4.6.1: such a message may be
-    /// forged).
+    /// A hint says that datagrams of `size` bytes do not pass. They are no longer sent; where that reduces the size in
+    /// use, a probe soon checks it (RFC 8899 section 4.6.1: the message may be forged).
     pub(crate) fn hint_too_large(&mut self, size: usize, now: Time) {
         let shrinks = size <= self.doubted.unwrap_or(self.current);
         self.too_large(size, now);
@@ -203,8 +201,8 @@ impl Mtu {
         }
     }
 
-    /// The interface carries no more than this, and as much as that: it is tried first from now on. The number of a
-    /// probe comes back that it has refused.
+    /// The interface carries exactly `size` bytes, which is tried first from now on. Returns the number of a probe that
+    /// the interface has refused.
     pub(crate) fn limit_to(&mut self, size: usize, now: Time) -> Option<u64> {
         let size = size.clamp(BASE_DATAGRAM, self.ceiling);
         self.asks = false;
@@ -222,7 +220,7 @@ impl Mtu {
         refused
     }
 
-    /// Nothing above what is known not to pass is sent, or was.
+    /// Reduces the sizes in use and suspected to what is not known to fail.
     fn bound_by_high(&mut self, now: Time) {
         self.current = self.current.min(self.high);
         self.doubted = self.doubted.map(|doubted| doubted.min(self.high)).filter(|doubted| *doubted > self.current);
@@ -247,7 +245,7 @@ mod tests {
 
     const RAISE: Duration = Duration::from_secs(10);
 
-    /// Probes until the search rests, over a path that carries `carries` bytes.
+    /// Probes until the search ends, over a path that carries `carries` bytes.
     fn search(mtu: &mut Mtu, carries: usize) -> u64 {
         let mut number = 0;
         while let Some(size) = mtu.wanted() {
@@ -279,7 +277,7 @@ mod tests {
         assert_eq!((mtu.current(), mtu.timeout()), (8972, None));
     }
 
-    /// Loses so many large packets, one each millisecond.
+    /// Loses this many large packets, one each millisecond.
     fn lose(mtu: &mut Mtu, count: u64) -> bool {
         (0..count)
             .fold(false, |_, ms| mtu.on_lost(99, 8972, Duration::from_millis(2), Time::from_nanos(ms * 1_000_000)))
@@ -295,7 +293,7 @@ mod tests {
         assert_eq!(doubted, Time::ZERO + DOUBT_AFTER);
         mtu.on_timeout(doubted);
         assert_eq!(mtu.wanted(), Some(8972));
-        // It was true: whoever says it again of a probe is believed for longer.
+        // It was true: a repeated hint is trusted for longer.
         mtu.on_probe_sent(7, 8972);
         mtu.hint_too_large(1253, doubted);
         assert_eq!((mtu.current(), mtu.timeout()), (1252, Some(doubted + RAISE)));
@@ -312,15 +310,15 @@ mod tests {
         lose(&mut mtu, 7);
         assert_eq!(mtu.current(), 8972);
         lose(&mut mtu, 1);
-        assert_eq!(mtu.current(), 8972, "not yet for long");
+        assert_eq!(mtu.current(), 8972, "not for long enough yet");
         lose(&mut mtu, 7);
-        assert_eq!((mtu.current(), mtu.wanted()), (1200, Some(8972)), "it is doubted");
+        assert_eq!((mtu.current(), mtu.wanted()), (1200, Some(8972)), "it is suspected");
         for lost in 1..=3 {
             mtu.on_probe_sent(100 + lost, 8972);
             assert_eq!(mtu.on_lost(100 + lost, 8972, RAISE, Time::ZERO), lost == 3, "probe {lost}");
         }
         search(&mut mtu, 1472);
-        assert!((1472 - STEP..=1472).contains(&mtu.current()), "what passes is found at once: {}", mtu.current());
+        assert!((1472 - STEP..=1472).contains(&mtu.current()), "not found at once: {}", mtu.current());
         mtu.on_timeout(Time::ZERO + RAISE + RAISE);
         search(&mut mtu, 8972);
         assert_eq!(mtu.current(), 8972);
@@ -330,7 +328,7 @@ mod tests {
 
     #[test]
     fn silence_is_a_doubt_that_one_probe_ends() {
-        // Where the limit passes, and where a search below it has come to an end.
+        // Where the limit passes, and where the search has ended below it.
         for carries in [8972, 1472] {
             let mut mtu = Mtu::new(8972, RAISE);
             search(&mut mtu, carries);
@@ -339,7 +337,7 @@ mod tests {
             mtu.on_silence();
             assert_eq!((mtu.current(), mtu.wanted()), (1200, Some(found)));
             mtu.on_acked(100, 1200, Time::ZERO);
-            assert_eq!(mtu.current(), 1200, "that was a small one");
+            assert_eq!(mtu.current(), 1200, "a small one shows nothing");
             for lost in 1..=2 {
                 mtu.on_probe_sent(100 + lost, found);
                 assert!(!mtu.on_lost(100 + lost, found, RAISE, Time::ZERO));
@@ -372,7 +370,7 @@ mod tests {
         mtu.on_silence();
         assert_eq!(mtu.wanted(), Some(found));
         mtu.too_large(3000, Time::ZERO);
-        assert_eq!((mtu.current(), mtu.wanted()), (1200, Some(2999)), "somebody knows better");
+        assert_eq!((mtu.current(), mtu.wanted()), (1200, Some(2999)), "a hint is lower");
     }
 
     #[test]
@@ -380,7 +378,7 @@ mod tests {
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
         let mut mtu = Mtu::new(65_507, RAISE * 100);
         mtu.on_probe_sent(0, 65_507);
-        assert_eq!(mtu.limit_to(8972, at(0)), Some(0), "the probe never left");
+        assert_eq!(mtu.limit_to(8972, at(0)), Some(0), "the probe was never sent");
         search(&mut mtu, 8972);
         assert_eq!(mtu.current(), 8972);
         assert_eq!(mtu.limit_to(1472, at(1)), None);
@@ -397,14 +395,14 @@ mod tests {
         assert_eq!((mtu.limit_to(8972, at(21)), mtu.wanted()), (Some(24), Some(8972)));
         search(&mut mtu, 8972);
         assert_eq!(mtu.current(), 8972);
-        // It carries anything now, and the path does not.
+        // The interface carries any size now, and the path does not.
         mtu.on_acked(60, 8972, at(31));
         assert_eq!(mtu.wanted(), Some(65_507));
         search(&mut mtu, 20_000);
         assert!((20_000 - STEP..=20_000).contains(&mtu.current()), "{}", mtu.current());
     }
 
-    /// What a path carries below the interface's MTU is not looked for again each time that the interface is asked.
+    /// A size that the path does not carry is not searched for again each time that the interface is tried.
     #[test]
     fn asking_the_interface_does_not_search_the_path() {
         let mut mtu = Mtu::new(65_507, RAISE * 100);

@@ -13,23 +13,23 @@ use crate::sent::Contents;
 
 /// The most segments in one packet.
 pub(crate) const MOST_IN_PACKET: usize = 16;
-/// A segment that does not fit any more is cut into parts of so many bytes of payload, which fit into every datagram;
-/// the largest segment gives 64.
+/// A segment that no longer fits is cut into parts of this many bytes of payload, which fit into every datagram; the
+/// largest segment gives 64.
 pub(crate) const PART: u32 = 1024;
-/// Beyond the most segments so many answers are kept: requests that the peer has no receive for may take all other
-/// places, and what the peer has asked for must not wait for these.
+/// Places for answers beyond the maximum number of segments: requests that the peer has no receive for may take all
+/// other places, and answers to the peer must not wait for these.
 const MORE_ANSWERS: usize = 64;
 
 /// Segments for which an idle connection keeps its memory.
 const IDLE_SEGMENTS: usize = 4;
 
-/// What a segment asks of the order in which the peer places it. Only for a peer that has said that it keeps these
+/// Constraints on the order in which the peer places a segment. Only for a peer that honours them
 /// ([`Connection::keeps_options`](crate::Connection::keeps_options)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// It may be placed as it comes, whatever else is written to the same bytes.
+    /// May be placed on arrival, whatever else is written to the same bytes.
     pub unordered: bool,
-    /// All positions below this are in place before it is. 0: nothing is waited for.
+    /// Placed only after all positions below this. 0: no constraint.
     pub after: u64,
 }
 
@@ -37,8 +37,7 @@ impl Options {
     /// The most bytes that they add to a segment.
     pub const MAX_LENGTH: usize = MAX_OPTIONS_LENGTH;
 
-    /// As they stand in the frame of a segment at this position. A fence that is too far away to be said waits for more
-    /// than it has to.
+    /// Encodes them for a segment at this position. A fence too far back to encode waits for more than necessary.
     pub(crate) fn at(self, position: u64) -> SegmentOptions {
         debug_assert!(self.after <= position, "a segment that waits for itself");
         let back = u32::try_from(position.saturating_sub(self.after)).unwrap_or(u32::MAX);
@@ -54,36 +53,37 @@ impl Options {
 /// A segment to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
-    /// Its DDP header, and what follows it at once.
+    /// Its DDP header, and the bytes that directly follow it.
     pub header: &'a [u8],
     /// Payload that is copied now.
     pub bytes: &'a [u8],
-    /// The rest of the payload, which is gathered when the segment is sent, and again when it is sent again: it stays
-    /// until the segment's positions are acknowledged.
+    /// The rest of the payload, gathered when the segment is sent or retransmitted: it must stay valid until the
+    /// segment's positions are acknowledged.
     pub gather: Gather,
-    /// What is gathered is likely to stay as it is until then, so it need not be copied before it is summed up. Only
-    /// the first time: a segment that changed meanwhile arrives damaged, and is copied when it is sent again.
+    /// Whether the gathered bytes are unlikely to change, so that they need not be copied before they are checksummed.
+    /// Only for the first transmission: a segment that changed meanwhile arrives damaged, and is copied when it is
+    /// retransmitted.
     pub is_steady: bool,
-    /// Somebody waits for the acknowledgement: the end of a signalled message, a fence.
+    /// Whether an immediate acknowledgement is needed: the end of a signalled message, a fence.
     pub ack_now: bool,
-    /// What it asks of the order of placement.
+    /// Constraints on the order of placement.
     pub options: Options,
 }
 
-/// Where segments come from.
+/// Provides segments.
 pub trait Source {
-    /// The next one, with a ULPDU of at most `budget` bytes (never asked with less than 128), or with
-    /// [`Options::MAX_LENGTH`] bytes less where it has options. `None`: there is none now.
+    /// The next segment, with a ULPDU of at most `budget` bytes (never less than 128), or of [`Options::MAX_LENGTH`]
+    /// bytes less if it has options. `None`: there is none now.
     fn next(&mut self, budget: u32) -> Option<Segment<'_>>;
 
-    /// Whether [`Source::next`] may have one. What says no here is not asked.
+    /// Whether [`Source::next`] may have one. It is not called when this returns false.
     fn may_have(&self) -> bool {
         true
     }
 
-    /// Whether the peer has no receive for a Send of this source. While it has none, only what does not wait for
-    /// Sends should come: answers to the peer. What else comes fills the room that these need. Returns whether it
-    /// keeps to that: else nothing is taken where there is room for answers alone.
+    /// Tells whether the peer has no receive for a Send of this source. While it has none, the source should give only
+    /// segments that do not wait for Sends: answers to the peer. Others fill the room that answers need. Returns
+    /// whether the source honours this: if not, nothing is taken where there is room for answers alone.
     fn hold_requests(&mut self, _hold: bool) -> bool {
         false
     }
@@ -92,12 +92,12 @@ pub trait Source {
 /// The bytes of a DDP header.
 pub(crate) type DdpHeader = ArrayVec<u8, { ddp::UNTAGGED_LENGTH }>;
 
-/// A segment that is kept.
+/// A segment that is kept until it is acknowledged.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) position: u64,
     pub(crate) ddp: DdpHeader,
-    /// Inline payload, in the ring.
+    /// Position of the inline payload in the ring.
     start: u64,
     inline: u32,
     gather: Gather,
@@ -106,12 +106,12 @@ pub(crate) struct Stored {
     pub(crate) options: Options,
     pub(crate) was_sent: bool,
     cut: bool,
-    /// Parts that are to be sent.
+    /// Parts to be sent, as bits.
     waiting: u64,
     acked: u64,
 }
 
-/// A whole segment or a part of it, as it is to be sent now.
+/// A whole segment or a part of it, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Sendable<'a> {
     pub(crate) position: u64,
@@ -119,12 +119,12 @@ pub(crate) struct Sendable<'a> {
     pub(crate) ddp: DdpHeader,
     pub(crate) inline: &'a [u8],
     pub(crate) gather: Gather,
-    /// What is gathered may be sent from where it is.
+    /// Whether gathered bytes may be sent in place.
     pub(crate) in_place: bool,
 }
 
 impl Stored {
-    /// One of payload that is kept.
+    /// A segment whose payload is in the ring.
     const fn new(ddp: DdpHeader, start: u64, inline: u32) -> Self {
         let (gather, is_steady, ack_now) = (Gather::empty(), false, false);
         let (position, was_sent, cut, waiting, acked) = (0, false, false, 1, 0);
@@ -136,8 +136,8 @@ impl Stored {
         self.inline + self.gather.length()
     }
 
-    /// Whether it goes though the peer has no receive for a Send before it: what is tagged, and answers and
-    /// Terminates. A request, which has its effect after that Send, would only wait there.
+    /// Whether it may be sent though the peer has no receive for a Send before it: tagged segments, answers and
+    /// Terminates. A request, which takes effect after that Send, would only wait there.
     fn passes_sends(&self) -> bool {
         match Header::parse(&self.ddp).map(|header| header.target) {
             Ok(Target::Untagged { queue, .. }) => queue != queue::SEND && queue != queue::READ_REQUEST,
@@ -149,7 +149,7 @@ impl Stored {
         u64::from(self.payload()) + u64::from(self.ddp[0] & 0x40 != 0)
     }
 
-    /// All its parts.
+    /// All its parts, as bits.
     fn all(&self) -> u64 {
         let parts = if self.cut { self.payload().div_ceil(PART).max(1) } else { 1 };
         u64::MAX >> (64 - parts.min(64))
@@ -179,13 +179,13 @@ pub(crate) struct Outgoing {
     first: u64,
     most: usize,
     next: u64,
-    /// Segments with something to send.
+    /// Number of segments with something to send.
     waiting: usize,
-    /// None before this one has anything to send.
+    /// No segment before this one has anything to send.
     from: u64,
     /// Sends and requests from this position on are held: the peer has no receive for the first of them.
     held_from: Option<u64>,
-    /// What is to be placed behind others leaves when these are acknowledged, not before.
+    /// Whether fenced segments are sent only when the positions before the fence are acknowledged.
     pub(crate) holds_fenced: bool,
     bytes: InlineRing,
 }
@@ -193,7 +193,7 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub(crate) fn new(most: usize, inline: usize) -> Self {
         Self {
-            // It grows with what is under way.
+            // It grows with the segments in flight.
             ring: VecDeque::new(),
             first: 0,
             most,
@@ -211,12 +211,12 @@ impl Outgoing {
         self.ring.front().map_or(self.next, |front| front.position)
     }
 
-    /// The position that the next segment gets.
+    /// The position of the next segment.
     pub(crate) fn end(&self) -> u64 {
         self.next
     }
 
-    /// The serial that the next segment gets.
+    /// The serial of the next segment.
     pub(crate) fn end_serial(&self) -> u64 {
         self.first + self.ring.len() as u64
     }
@@ -225,27 +225,27 @@ impl Outgoing {
         self.ring.is_empty()
     }
 
-    /// Whether a segment of any kind with a ULPDU of `budget` bytes can be kept.
+    /// Whether there is room for a segment of any kind with a ULPDU of `budget` bytes.
     pub(crate) fn has_room(&self, budget: u32) -> bool {
         self.has_places() && self.bytes.has_room(budget as usize)
     }
 
-    /// Whether there are places for more segments than answers.
+    /// Whether there are places for segments other than answers.
     pub(crate) fn has_places(&self) -> bool {
         self.ring.len() < self.most
     }
 
-    /// Whether an answer with a ULPDU of `budget` bytes can be kept.
+    /// Whether there is room for an answer with a ULPDU of `budget` bytes.
     pub(crate) fn has_room_for_answer(&self, budget: u32) -> bool {
         self.ring.len() < self.most + MORE_ANSWERS && self.bytes.has_room(budget as usize)
     }
 
-    /// Whether something is to be sent, held or not.
+    /// Whether anything is to be sent, held or not.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Whether a new segment could not leave at once: others go before it, or the peer has no receive for one.
+    /// Whether a new segment could not be sent at once: others precede it, or the peer has no receive for one.
     pub(crate) fn is_held(&self) -> bool {
         self.waiting > 0 || self.held_from.is_some()
     }
@@ -255,8 +255,8 @@ impl Outgoing {
         self.held_from.is_some()
     }
 
-    /// Whether nothing is to be sent but the last segment, which is at hand, asks for nothing, has no more than `most`
-    /// bytes and was not sent before.
+    /// Whether the last segment is the only one to be sent, is complete in the ring, requests no acknowledgement, has
+    /// at most `most` bytes and was never sent.
     pub(crate) fn has_one_to_pass(&self, most: usize) -> bool {
         let passes = |last: &Stored| {
             let is_new = last.waiting != 0 && !last.cut && !last.was_sent;
@@ -265,10 +265,10 @@ impl Outgoing {
         self.waiting == 1 && self.held_from.is_none() && self.ring.back().is_some_and(passes)
     }
 
-    /// Keeps segments that are to be sent, of one untagged message whose payload is written straight to where it is
-    /// kept: at most `most` bytes; `write` says how many, or that there is no message. `head` gives the DDP header of
-    /// the whole, and each segment has up to `room` bytes of payload. None when there is no room, before `write` is
-    /// asked.
+    /// Queues segments of one untagged message of at most `most` bytes whose payload `write` puts straight into the
+    /// ring; `write` returns its length, or `None` if there is no message. `head` gives the DDP header of the whole,
+    /// and each segment has up to `room` bytes of payload. Returns `None` when there is no room, without calling
+    /// `write`.
     pub(crate) fn write<'h>(
         &mut self,
         (most, room): (u32, u32),
@@ -297,7 +297,7 @@ impl Outgoing {
         }
     }
 
-    /// Keeps a segment that is to be sent.
+    /// Queues a segment.
     ///
     /// # Panics
     /// When it has no DDP header, or there is no room: bugs of the source.
@@ -322,8 +322,8 @@ impl Outgoing {
         &self.ring[(serial - self.first) as usize]
     }
 
-    /// The lowest segment from `serial` on that has something to send and is not held, and of it the first part, if
-    /// it is cut.
+    /// The lowest segment from `serial` on that has something to send and is not held, and its first such part, if it
+    /// is cut.
     pub(crate) fn next_waiting(&mut self, serial: u64) -> Option<(u64, Option<u8>)> {
         if self.waiting == 0 {
             return None;
@@ -331,7 +331,7 @@ impl Outgoing {
         let skip = serial.max(self.from).max(self.first) - self.first;
         let candidates = (self.first + skip..).zip(self.ring.iter().skip(skip as usize));
         let held = self.held_from;
-        // What is behind one that is held has no better chance.
+        // Segments behind a held one are held as well.
         let placeable = if self.holds_fenced { self.acknowledged() } else { held.unwrap_or(u64::MAX) };
         let has_receive = |stored: &Stored| held.is_none_or(|from| stored.position < from || stored.passes_sends());
         let is_free = |stored: &Stored| stored.options.after <= placeable;
@@ -345,7 +345,7 @@ impl Outgoing {
         found
     }
 
-    /// The segment, or a part of it, leaves. False: it is left again.
+    /// The segment, or a part of it, is sent. Returns false for a retransmission.
     pub(crate) fn on_sent(&mut self, serial: u64, part: Option<u8>) -> bool {
         let stored = &mut self.ring[(serial - self.first) as usize];
         stored.waiting &= !stored.bits(part);
@@ -364,7 +364,7 @@ impl Outgoing {
         }
     }
 
-    /// What is to be sent of a segment, or of a part of it: RFC 5041 section 5.2.
+    /// The bytes to send of a segment, or of a part of it: RFC 5041 section 5.2.
     pub(crate) fn sendable(&self, serial: u64, part: Option<u8>) -> Sendable<'_> {
         let stored = self.get(serial);
         let whole = stored.payload();
@@ -387,7 +387,7 @@ impl Outgoing {
         Sendable { position, options: stored.options.at(position), ddp, inline, gather, in_place }
     }
 
-    /// What these contents say has arrived.
+    /// These contents are acknowledged.
     pub(crate) fn on_acked(&mut self, contents: &Contents) {
         for serial in contents.first..contents.first + u64::from(contents.count) {
             let Some(index) = serial.checked_sub(self.first) else { continue };
@@ -412,8 +412,8 @@ impl Outgoing {
         }
     }
 
-    /// What these contents say is to be sent again, as far as it has not arrived. True when that is something which
-    /// did not wait already.
+    /// Queues these contents for retransmission, as far as they are not acknowledged. Returns true when anything was
+    /// not queued yet.
     pub(crate) fn on_lost(&mut self, contents: &Contents) -> bool {
         let mut is_new = false;
         for serial in contents.first..contents.first + u64::from(contents.count) {
@@ -430,8 +430,8 @@ impl Outgoing {
         is_new
     }
 
-    /// What comes first of all that is not acknowledged is to be sent again: unlike others, it need not wait for
-    /// anything at the peer but a receive.
+    /// Retransmits the first unacknowledged segment: unlike others, it need not wait for anything at the peer but a
+    /// receive.
     pub(crate) fn send_first_again(&mut self) {
         let Some(stored) = self.ring.front_mut() else { return };
         self.waiting += usize::from(stored.waiting == 0);
@@ -448,19 +448,19 @@ impl Outgoing {
         known
     }
 
-    /// Nothing is held any more.
+    /// Releases all held segments.
     pub(crate) fn release(&mut self) {
         self.held_from = None;
         self.from = self.first;
     }
 
-    /// Gives back memory that nothing needs which is under way.
+    /// Releases memory that no segment in flight needs.
     pub(crate) fn shrink(&mut self) {
         self.ring.shrink_to(IDLE_SEGMENTS);
         self.bytes.shrink();
     }
 
-    /// Nothing is to be sent any more.
+    /// Drops everything that is to be sent.
     pub(crate) fn abandon(&mut self) {
         self.next = self.acknowledged();
         self.first += self.ring.len() as u64;
@@ -470,7 +470,7 @@ impl Outgoing {
     }
 }
 
-/// The DDP header of a part: its offset moved, and Last only on the last one.
+/// The DDP header of a part: its offset advanced, and Last only on the last one.
 fn part_header(whole: &[u8], skip: u32, is_last: bool) -> DdpHeader {
     let mut bytes = [0; ddp::UNTAGGED_LENGTH];
     let Ok(mut header) = Header::parse(whole) else { return whole.iter().copied().collect() };
@@ -502,7 +502,7 @@ mod tests {
         assert!(!outgoing.on_sent(0, None));
         let contents = Contents { first: 0, count: 1, ..Contents::default() };
         assert!(outgoing.on_lost(&contents));
-        assert!(!outgoing.sendable(0, None).in_place, "it may have been damaged because its memory had changed");
+        assert!(!outgoing.sendable(0, None).in_place, "its memory may have changed");
         outgoing.cut(0);
         assert!(!outgoing.sendable(0, Some(3)).in_place);
     }
@@ -514,7 +514,7 @@ mod tests {
             assert_eq!(written, Some(Some(length as u32)));
         };
         let mut outgoing = Outgoing::new(8, 64 << 10);
-        assert!(!outgoing.has_one_to_pass(118), "nothing is there");
+        assert!(!outgoing.has_one_to_pass(118), "nothing is queued");
         write(&mut outgoing, 101);
         assert!(!outgoing.has_one_to_pass(118), "a byte too long");
         assert!(outgoing.has_one_to_pass(119));

@@ -1,4 +1,4 @@
-//! Which of this side's addresses are to be joined with which of the peer's by a rail.
+//! Chooses which local addresses are joined with which of the peer's by a rail.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -10,35 +10,36 @@ use weft_wire::edge::addresses::MAX_RAILS;
 
 use crate::rail::Place;
 
-/// Lists of addresses are acted on at most so often: a peer that names one place after the other has us ask at few.
+/// Lists of addresses are acted on at most this often: a peer that names one address after the other makes this side
+/// challenge few.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pairs that did not reach are tried again after this.
+/// Pairs that failed are tried again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// An address of this side, by which a rail can leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailAddress {
-    /// What the user calls it: the index of its socket, below 16. Rail 0 leaves by 0.
+    /// The user's number of it: the index of its socket, below 16. Rail 0 uses 0.
     pub local: u8,
-    /// Where it is found there.
+    /// Its socket's address.
     pub address: SocketAddr,
 }
 
-/// The addresses of both sides, and what is known of their pairs.
+/// The addresses of both sides, and which pairs have failed.
 #[derive(Debug, Default)]
 pub(crate) struct Pairing {
     pub(crate) locals: ArrayVec<RailAddress, MAX_RAILS>,
     pub(crate) remotes: ArrayVec<SocketAddr, MAX_RAILS>,
-    /// For each local address those that have its IP address, by the bits of their numbers.
+    /// For each local address the local addresses that share its IP address, as bits.
     beside: [u16; MAX_RAILS],
-    /// Pairs that did not reach: for each local address a bit for each of the peer's.
+    /// Failed pairs: for each local address a bit for each of the peer's.
     failed: [u16; MAX_RAILS],
     looked_at: Option<Time>,
     look_at: Option<Time>,
 }
 
 impl Pairing {
-    /// The addresses of this side.
+    /// Sets this side's addresses.
     pub(crate) fn set_locals(&mut self, locals: &[RailAddress], now: Time) {
         self.locals = locals.iter().copied().collect();
         self.beside = [0; MAX_RAILS];
@@ -50,12 +51,12 @@ impl Pairing {
         self.on_change(now);
     }
 
-    /// The local addresses with the IP address of this one, by the bits of their numbers; none before they are known.
+    /// The local addresses that share this one's IP address, as bits; none before they are known.
     pub(crate) fn beside(&self, local: u8) -> u16 {
         self.beside[usize::from(local)]
     }
 
-    /// The addresses of the peer.
+    /// Sets the peer's addresses.
     pub(crate) fn set_remotes(&mut self, remotes: impl Iterator<Item = SocketAddr>, now: Time) {
         self.remotes = remotes.take(MAX_RAILS).collect();
         self.on_change(now);
@@ -72,7 +73,7 @@ impl Pairing {
         self.look_at
     }
 
-    /// Rails are opened now, for all that [`Pairing::next`] gives.
+    /// Whether rails are to be opened now, for all pairs that [`Pairing::next`] gives.
     pub(crate) fn look(&mut self, now: Time) -> bool {
         let is_due = self.look_at.is_some_and(|at| at <= now);
         if is_due {
@@ -84,7 +85,7 @@ impl Pairing {
         is_due
     }
 
-    /// A pair that is worth a rail beside those that there are: one of its addresses has none yet.
+    /// A pair worth a new rail: one of its addresses has none yet.
     pub(crate) fn next(&self, used: &[Place]) -> Option<Place> {
         let uses_local = |local: u8| used.iter().filter(|place| place.local == local).count();
         let uses_remote = |to: SocketAddr| used.iter().filter(|place| place.to == to).count();
@@ -105,7 +106,7 @@ impl Pairing {
             .map(|(_, _, local, to)| Place { local: local.local, to: *to })
     }
 
-    /// How many pairs either address has left, whichever has fewer: those without a choice come first.
+    /// The number of untried pairs of either address, whichever has fewer: addresses without a choice are paired first.
     fn choices(&self, row: usize, column: usize) -> usize {
         let is_left = |row: usize, column: usize| self.failed[row] & 1 << column == 0;
         let of_local = (0..self.remotes.len()).filter(|column| is_left(row, *column)).count();
@@ -113,7 +114,7 @@ impl Pairing {
         of_local.min(of_remote)
     }
 
-    /// The pair does not reach. Others are tried at once, this one later.
+    /// The pair has failed. Others are tried at once, this one later.
     pub(crate) fn fail(&mut self, place: Place, now: Time) {
         let row = self.locals.iter().position(|local| local.local == place.local);
         let column = self.remotes.iter().position(|to| *to == place.to);
@@ -123,7 +124,7 @@ impl Pairing {
         }
     }
 
-    /// No pair is left. Those that failed may reach one day.
+    /// No pair is left. Failed ones are tried again later.
     pub(crate) fn rest(&mut self, now: Time) {
         if self.failed.iter().any(|row| *row != 0) {
             self.look_at = Some(now + RETRY_AFTER);
@@ -131,8 +132,8 @@ impl Pairing {
     }
 }
 
-/// How many bits two addresses have in common from the first on: those of one network have most (RFC 6724 section 5,
-/// rule 9). What is behind the usual length of a network says nothing.
+/// The length of the common prefix of two addresses, which is longest within a network (RFC 6724 section 5, rule 9).
+/// Bits after the usual length of a network do not count.
 fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros().min(24),

@@ -1,4 +1,4 @@
-//! The phases of a connection, and what its user hears of them.
+//! The phases of a connection, and the events for its user.
 
 use std::net::SocketAddr;
 
@@ -6,14 +6,14 @@ use arrayvec::ArrayVec;
 use weft_base::Time;
 use weft_wire::edge::frame::MAX_REASON;
 
-/// Something that the user should know.
+/// An event for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The caller has confirmed, and has the key if there is one: what it sends is taken from now on.
+    /// The caller has confirmed, and has the key if there is one: its segments are accepted from now on.
     Confirmed,
-    /// The peer has sent all that it will ever send, and all of it is placed.
+    /// The peer has closed, and all that it sent is placed.
     PeerClosed,
-    /// The peer is now found at this address.
+    /// The peer has migrated to this address.
     Moved(SocketAddr),
     /// The connection is over.
     Ended(Ending),
@@ -24,47 +24,47 @@ pub enum Event {
 pub enum Ending {
     /// Both sides have closed, and all is acknowledged.
     Closed,
-    /// This side has given it up, and the peer knows.
+    /// This side has aborted, and the peer has acknowledged it.
     Aborted,
-    /// The peer has acknowledged what was never sent. It is told that the connection is given up.
+    /// The peer has acknowledged what was never sent. It is sent an abort.
     Misbehaved,
-    /// The peer has given it up.
+    /// The peer has aborted, for this reason.
     PeerAborted(ArrayVec<u8, MAX_REASON>),
-    /// The peer knows nothing of it any more: it was started anew.
+    /// The peer has forgotten the connection: it was restarted.
     Reset,
-    /// The peer has not said a word for the peer time-out.
+    /// Nothing was received from the peer for the peer timeout.
     Gone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
-    /// This side has given up; the peer is told.
+    /// This side has aborted, and sends the abort.
     Aborting,
-    /// It is over; a peer that has not heard the last word is answered until then.
+    /// The connection is over; a peer that has not received the last packet is answered until then.
     Lingering(Time),
     Over,
 }
 
-/// How far closing is.
+/// Progress of closing.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     pub(crate) wanted: bool,
     pub(crate) said: bool,
     pub(crate) heard: bool,
-    /// How it has ended.
+    /// Whether `Ended` was queued.
     pub(crate) is_told: bool,
     pub(crate) peer_end: Option<u64>,
     pub(crate) reason: ArrayVec<u8, MAX_REASON>,
 }
 
-/// The peer's host says that no process has the peer's port.
+/// The peer's host reports that no process has the peer's port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
-    /// Since when.
+    /// Time of the first report.
     pub(crate) since: Time,
-    /// When it said so last of a packet that counts.
+    /// Time of the last report about a packet that counts.
     pub(crate) last: Time,
-    /// Packets that count.
+    /// Number of packets that count.
     pub(crate) count: u32,
 }

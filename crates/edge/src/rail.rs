@@ -15,32 +15,32 @@ use crate::sent::Sent;
 use crate::settings::Settings;
 use crate::skipped::Skipped;
 
-/// In bulk one packet in so many is to be acknowledged at once: from, and to.
+/// In bulk one packet in this many requests an immediate acknowledgement: minimum and maximum.
 const FEWEST_ASKED: u64 = 8;
 const MOST_ASKED: u64 = 32;
 
-/// A new address of the peer is challenged so often.
+/// A new address of the peer is challenged this many times.
 const MAX_CHALLENGES: u8 = 5;
 
-/// Between what a rail's datagrams go.
+/// The two addresses of a rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Which of this side's addresses.
+    /// The local address.
     pub(crate) local: u8,
-    /// Where the peer is.
+    /// The peer's address.
     pub(crate) to: SocketAddr,
 }
 
-/// Where the peer was seen, or says that it is, and which is not proved yet.
+/// An address at which the peer was seen, or which it has announced, not validated yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) place: Place,
-    /// What must come back from there.
+    /// The expected response.
     pub(crate) challenge: [u8; 8],
-    /// When it is sent (again).
+    /// When the challenge is to be sent (again).
     pub(crate) due: Time,
     pub(crate) left: u8,
-    /// When it was sent, if it was sent once.
+    /// When it was last sent.
     pub(crate) asked: Option<Time>,
 }
 
@@ -49,7 +49,7 @@ impl Candidate {
         Self { place, challenge, due: now, left: MAX_CHALLENGES, asked: None }
     }
 
-    /// The challenge leaves. False when it has been sent often enough.
+    /// Sends the challenge. Returns false when it has been sent often enough.
     pub(crate) fn ask(&mut self, wait: Duration, now: Time) -> bool {
         self.asked = (self.left == MAX_CHALLENGES).then_some(now);
         self.due = now + wait;
@@ -59,7 +59,7 @@ impl Candidate {
     }
 }
 
-/// Nothing was acknowledged in time on a rail.
+/// A rail without an acknowledgement in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
     pub(crate) since: Time,
@@ -67,7 +67,7 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// When it is to be judged.
+    /// When it is to be decided.
     pub(crate) const fn judged_at(self) -> Option<Time> {
         match self.verdict {
             Verdict::At(at) => Some(at),
@@ -76,21 +76,21 @@ impl Silence {
     }
 }
 
-/// When the peer has answered on a rail, and how much its round trip varies, in nanoseconds.
+/// When the peer last answered on a rail, and the variation of its round trip in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     pub(crate) at: Time,
     pub(crate) variation: u64,
 }
 
-/// Whether it is the rail that is silent, or the peer.
+/// Whether the rail is silent, or the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It depends on whether other rails have answered until then.
+    /// Decided at this time: have other rails answered by then?
     At(Time),
-    /// None has answered; they are asked again with the next probe.
+    /// None has answered; they are probed again with the next probe.
     Open,
-    /// Others have: what was under way was sent again on them.
+    /// Others have: packets in flight were retransmitted on those.
     Left,
 }
 
@@ -98,10 +98,10 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Rail {
     pub(crate) id: u8,
-    /// It is proved. Without one nothing but challenges and responses leaves.
+    /// Its validated path. Without one only challenges and responses are sent.
     pub(crate) place: Option<Place>,
     pub(crate) candidate: Option<Candidate>,
-    /// A challenge that the peer waits for, and where it came from.
+    /// A challenge to be answered, and its source.
     pub(crate) response: Option<([u8; 8], Place)>,
     pub(crate) sent: Sent,
     pub(crate) skipped: Skipped,
@@ -110,34 +110,34 @@ pub(crate) struct Rail {
     pub(crate) window: Window,
     pub(crate) pacer: Pacer,
     pub(crate) mtu: Mtu,
-    /// Bytes that the peer lets be under way.
+    /// Bytes that the peer allows in flight.
     pub(crate) credit: u64,
-    /// Times that the peer was probed since it last acknowledged something.
+    /// Probes since the peer last acknowledged anything.
     pub(crate) backoff: u32,
-    /// When something was acknowledged last.
+    /// Time of the last acknowledgement.
     pub(crate) heard_at: Time,
-    /// It is silent: since when, and when it is looked at again whether others have answered meanwhile.
+    /// If it is silent: since when, and when the other rails are checked for answers.
     pub(crate) silence: Option<Silence>,
-    /// Packets that may leave whatever the window says: probes.
+    /// Packets that may be sent beyond the window: probes.
     pub(crate) probes: u32,
     /// The window, or the pacer that spreads it, was the limit since the last acknowledgement.
     pub(crate) was_full: bool,
-    /// Bytes of packets that are to be acknowledged, since the last one that was to be at once.
+    /// Bytes of packets sent since the last one that requested an immediate acknowledgement.
     pub(crate) unasked: u64,
-    /// Something waits for the pacer.
+    /// Until when the pacer delays packets.
     pub(crate) paced_until: Option<Time>,
     /// Whether packets are sent with ECT(0).
     pub(crate) ecn: EcnValidation,
     pub(crate) peer_largest: Option<u64>,
     pub(crate) peer_overflows: u32,
     pub(crate) tally: Tally,
-    /// Packets below this number went over another path: they say nothing of this one.
+    /// Packets below this number took an earlier path: they show nothing of this one.
     pub(crate) path_from: u64,
-    /// Why it leads nowhere, and where it did or was to.
+    /// Why it is closed, and its last or attempted path.
     pub(crate) closed: Option<(Out, Place)>,
 }
 
-/// What went over a rail, counted.
+/// Counters of a rail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) sent_packets: u64,
@@ -148,7 +148,7 @@ pub(crate) struct Tally {
 }
 
 impl Rail {
-    /// A rail that leads nowhere yet.
+    /// A rail without a path.
     pub(crate) fn new(id: u8, limit: usize, credit: u32, settings: &Settings) -> Self {
         Self {
             id,
@@ -179,27 +179,27 @@ impl Rail {
         }
     }
 
-    /// Whether it leads somewhere, or may do so soon.
+    /// Whether it has a path, or may soon have one.
     pub(crate) fn is_used(&self) -> bool {
         self.place.is_some() || self.candidate.is_some()
     }
 
-    /// Whether data may go over it.
+    /// Whether it may carry data.
     pub(crate) fn is_live(&self) -> bool {
         self.place.is_some()
     }
 
-    /// Whether data may go over it, and it is not silent.
+    /// Whether it may carry data, and is not silent.
     pub(crate) fn answers(&self) -> bool {
         self.is_live() && self.backoff == 0
     }
 
-    /// Whether a packet went over the path that the rail has now.
+    /// Whether a packet was sent on the current path.
     pub(crate) const fn is_of_path(&self, number: u64) -> bool {
         number >= self.path_from
     }
 
-    /// The path is another one: nothing is known of it but that it reaches. Numbers go on.
+    /// The path has changed: nothing is known of it but that it reaches the peer. Packet numbers continue.
     pub(crate) fn begin_anew(&mut self, limit: usize, settings: &Settings) {
         self.trip = RoundTrip::new(settings.initial_round_trip);
         self.window.restart(settings.initial_window);
@@ -211,29 +211,29 @@ impl Rail {
         self.unasked = 0;
     }
 
-    /// The congestion controller hears what an acknowledgement or the time has shown. A window that is larger than the
-    /// peer's credit is not what holds anything back.
+    /// Passes the feedback of an acknowledgement or timer to the congestion controller. A window that is larger than
+    /// the peer's credit is not the limit.
     pub(crate) fn settle(&mut self, now: Time) {
         let full = self.was_full && self.window.bytes() <= self.credit;
         self.window.settle(self.trip.least(), self.mtu.current() as u32, full, now);
     }
 
-    /// Bytes that may be under way. One datagram always may: a credit of nothing would never be renewed.
+    /// Bytes that may be in flight. One datagram always may: a credit of 0 would never be renewed.
     pub(crate) fn limit(&self) -> u64 {
         self.window.bytes().min(self.credit).max(self.mtu.current() as u64)
     }
 
-    /// Whether a datagram with segments may leave as far as the window goes.
+    /// Whether the window has room for a datagram with segments.
     pub(crate) fn window_is_open(&self) -> bool {
         self.probes > 0 || self.sent.in_flight() + self.mtu.current() as u64 <= self.limit()
     }
 
-    /// Whether so much is under way that the window would be full if nothing were paced. The pacer spreads a short
-    /// burst as well, and a window that no burst comes near to must not grow.
+    /// Whether the bytes in flight would fill the window if nothing were paced. The pacer spreads a short burst as
+    /// well, and a window that no burst fills must not grow.
     ///
-    /// In slow start, where what is under way lags behind a window that doubles: if half of it is (Linux has the same
-    /// bound, `tcp_is_cwnd_limited`), or there has been more to send for a round trip. Later: if three quarters are,
-    /// since at 5/4 of the window in a round trip the pacer is soon not what holds anything back.
+    /// In slow start, where the bytes in flight lag behind a window that doubles: if half of it is in flight (Linux has
+    /// the same bound, `tcp_is_cwnd_limited`), or there has been more to send for a round trip. Later: if three
+    /// quarters are, since at 5/4 of the window in a round trip the pacer is soon not the limit.
     pub(crate) fn is_well_used(&self) -> bool {
         let (in_flight, window) = (self.sent.in_flight(), self.limit());
         if self.window.is_slow_start() {
@@ -242,11 +242,12 @@ impl Rail {
         in_flight >= window / 4 * 3
     }
 
-    /// A packet of `bytes` is to leave: whether it is to be acknowledged at once. `fills`: with it the window is full.
+    /// Whether the packet of `bytes` that is being sent requests an immediate acknowledgement. `fills`: it fills the
+    /// window.
     ///
-    /// Of a small window each packet that fills it is, for nothing else leaves before it is acknowledged. Of a larger
-    /// one it is enough that the peer acknowledges an eighth at a time, and what comes back then makes room for as
-    /// much: so an acknowledgement stands for 8 packets at least, as far as the window allows that, and for 32 at most.
+    /// Of a small window each packet that fills it does, for nothing else can be sent before it is acknowledged. Of a
+    /// larger one it is enough that the peer acknowledges an eighth at a time, which makes room for as much: so an
+    /// acknowledgement covers at least 8 packets, as far as the window allows that, and at most 32.
     pub(crate) fn asks(&mut self, bytes: u64, fills: bool) -> bool {
         let (window, least) = (self.limit(), FEWEST_ASKED * self.mtu.current() as u64);
         let every = (window / 8).clamp(least, MOST_ASKED / FEWEST_ASKED * least);
@@ -254,10 +255,10 @@ impl Rail {
         self.unasked >= every || fills && (window < 4 * least || self.unasked >= every / 2)
     }
 
-    /// When the peer is probed for want of an acknowledgement. `peer_delay`: how long it may put one off. `freshest`:
-    /// the rail on which the peer has answered last. Where that was after this rail's last packet, the peer is not
-    /// silent, and the variation of that rail counts: this one's may be that of a pause that is over, and a rail that
-    /// is cut has no more samples.
+    /// When the peer is probed for lack of an acknowledgement. `peer_delay`: how long the peer may delay one.
+    /// `freshest`: the rail with the latest acknowledgement. If that is later than this rail's last packet, the peer is
+    /// not silent, and the variation of that rail counts: this one's may come from a pause that is over, and a rail
+    /// that is cut gets no more samples.
     pub(crate) fn probe_at(&self, peer_delay: Duration, most: Duration, freshest: Option<Answered>) -> Option<Time> {
         if !self.sent.is_flying() {
             return None;
@@ -278,7 +279,7 @@ impl Rail {
 mod tests {
     use super::*;
 
-    /// Packets of 1200 bytes until one is to be acknowledged at once.
+    /// Packets of 1200 bytes until one requests an immediate acknowledgement.
     fn until_asked(rail: &mut Rail) -> usize {
         let count = 1 + (1..100).take_while(|_| !rail.asks(1200, false)).count();
         rail.unasked = 0;

@@ -1,6 +1,6 @@
-//! The rails of a connection: how they are offered, opened, proved, left and closed, which of them share a socket's
-//! room or a congestion window's growth, and what is known of them. Which one a datagram takes is in
-//! `connection::striping`; whether a silent one is to be left, in `life`.
+//! The rails of a connection: how they are offered, opened, validated, demoted and closed, which of them share a
+//! socket's buffer or grow their congestion windows together, and their state. Which rail sends a datagram is decided
+//! in `connection::striping`; whether a silent one is demoted, in `life`.
 
 use core::time::Duration;
 
@@ -23,35 +23,35 @@ impl Connection {
         self.rails.iter().map(Rail::info)
     }
 
-    /// Whether no other rail was opened than the first.
+    /// Whether only the first rail was opened.
     #[must_use]
     pub const fn has_one_rail(&self) -> bool {
         self.rails.len() == 1
     }
 
-    /// Where this side is found: up to 16 addresses, that of rail 0 among them if it may serve further rails. They take
-    /// the place of those before: rails that leave by others are closed, but for rail 0.
+    /// Sets this side's addresses: up to 16, that of rail 0 among them if it may serve further rails. They replace the
+    /// previous ones: rails from other local addresses are closed, except rail 0.
     ///
-    /// Who is called tells the peer; who calls joins its own addresses with those of the peer by rails, each of which
-    /// carries data only when both sides have answered a challenge over it. Nothing comes of it where one side has
-    /// [`Settings::rails`](crate::Settings::rails) 1.
+    /// The called side sends them to the peer; the caller pairs its own addresses with those of the peer by rails, each
+    /// of which carries data only when both sides have answered a challenge over it. It has no effect where one side
+    /// has [`Settings::rails`](crate::Settings::rails) 1.
     ///
     /// # Panics
     /// When there are more than 16 addresses, or one has a `local` above 15: bugs of the caller.
     pub fn offer(&mut self, addresses: &[RailAddress], now: Time) {
-        assert!(addresses.len() <= MAX_RAILS, "{} addresses are too many, at most 16 can be used", addresses.len());
+        assert!(addresses.len() <= MAX_RAILS, "{} addresses are too many: at most 16 can be used", addresses.len());
         let high = addresses.iter().find(|address| usize::from(address.local) >= MAX_RAILS);
-        assert!(high.is_none(), "{high:?} has a number that is too high, at most 15 can be used");
+        assert!(high.is_none(), "{high:?} has a local number that is too high: at most 15");
         self.pairing.set_locals(addresses, now);
-        // Who has nobody beside it any more is alone.
+        // A rail with no other on its IP address grows alone.
         self.rails.iter_mut().for_each(|rail| rail.window.couple(None));
         self.offered += 1;
         self.close_lost_rails();
         self.say_addresses();
     }
 
-    /// What the socket of one of this side's addresses has dropped for want of room, in all, and how many bytes the
-    /// peer may have under way to it from now on. Its rails share them.
+    /// Sets how many datagrams the socket of a local address has dropped in all because its buffer was full, and how
+    /// many bytes the peer may have in flight to it from now on. Its rails share them.
     ///
     /// # Panics
     /// When `local` is above 15.
@@ -60,7 +60,7 @@ impl Connection {
         (socket.overflows, socket.credit) = (overflows, credit);
     }
 
-    /// The rail grows together with the others that leave by its IP address, from their present windows on.
+    /// The rail grows together with the others of its IP address, from their present windows on.
     pub(crate) fn couple(&mut self, index: usize) {
         if self.rails.len() == 1 {
             return;
@@ -75,8 +75,8 @@ impl Connection {
         self.rails[index].window.couple(coupling);
     }
 
-    /// Which of this side's addresses have a socket without room, by the bits of their
-    /// [`RailAddress::local`]s: no segments leave by them.
+    /// Sets which local addresses have a socket without room, as bits by [`RailAddress::local`]: no segments are sent
+    /// from them.
     pub fn set_blocked(&mut self, locals: u16) {
         self.blocked = locals;
     }
@@ -85,7 +85,7 @@ impl Connection {
         self.blocked != 0 && self.blocked & 1 << (self.rails[index].local() % 16) != 0
     }
 
-    /// Bytes that the peer may have under way on a rail.
+    /// Bytes that the peer may have in flight on a rail.
     pub(crate) fn credit_of(&self, index: usize) -> u32 {
         if let [rail] = &self.rails[..] {
             return self.sockets[usize::from(rail.local()) % MAX_RAILS].credit;
@@ -99,7 +99,7 @@ impl Connection {
         self.sockets[usize::from(self.rails[index].local()) % MAX_RAILS].overflows
     }
 
-    /// The peer is told where this side is, if it does the joining.
+    /// Sends this side's addresses to the peer, if the peer opens rails.
     pub(crate) fn say_addresses(&mut self) {
         let tells = !self.opens && self.most_rails > 1 && self.offered > 0;
         if tells && self.phase == Phase::Open && self.confirmation == Confirmation::Done {
@@ -113,7 +113,7 @@ impl Connection {
     }
 
     pub(crate) fn on_addresses(&mut self, addresses: &Addresses<'_>, now: Time) {
-        // One that was overtaken says nothing new.
+        // An overtaken list is outdated.
         if self.opens && addresses.serial > self.peer_offered {
             self.peer_offered = addresses.serial;
             self.pairing.set_remotes(addresses.iter(), now);
@@ -127,7 +127,7 @@ impl Connection {
         self.opens && self.most_rails > 1 && is_proved
     }
 
-    /// Opens the rails that are worth it, if it is time to look for some.
+    /// Opens the rails that are worth it, if it is time.
     pub(crate) fn open_rails(&mut self, now: Time) {
         if !self.may_open() || !self.pairing.look(now) {
             return;
@@ -156,7 +156,7 @@ impl Connection {
         self.rails.push(Rail::new(id, self.limit, self.peer_credit, &self.settings));
     }
 
-    /// Whether the packet is the first on a rail that the peer opens, which there is from now on.
+    /// Whether the packet is the first on a rail that the peer opens, which is created here.
     pub(crate) fn is_opened_by(&mut self, packet: &Packet<'_>) -> bool {
         let asks = packet.frames().any(|frame| matches!(frame, Frame::Challenge(_)));
         let opened = asks && !self.opens && self.confirmation == Confirmation::Done && self.phase == Phase::Open;
@@ -166,11 +166,12 @@ impl Connection {
         opened
     }
 
-    /// A new packet came from elsewhere: the rail leads there only when somebody there has answered a challenge.
+    /// A new packet was received from another address: the rail moves there only when a challenge was answered from
+    /// there.
     pub(crate) fn seen_elsewhere(&mut self, index: usize, place: Place, now: Time) {
-        // One at a time: whoever sends from many addresses gets no more than one challenge's worth out.
+        // One at a time: a sender with many source addresses triggers no more than one challenge's worth of packets.
         let asks = self.rails[index].candidate.is_none() && self.phase == Phase::Open;
-        // A packet that was on its way when its address was taken back does not bring it back.
+        // A packet that was in flight when its address was withdrawn does not bring it back.
         if asks && (index == 0 || self.is_offered(place)) {
             self.doubt(index, place, now);
         }
@@ -201,9 +202,8 @@ impl Connection {
         }
     }
 
-    /// Rail 0 leaves from another of this side's addresses from now on. Nothing is known of that path (RFC 9000 section
-    /// 9.4). The peer is sent something at once: it sees the new address, and takes it when a challenge was answered
-    /// from there.
+    /// Rail 0 has a new local address. Nothing is known of that path (RFC 9000 section 9.4). The peer is sent a packet
+    /// at once: it sees the new address, and adopts it when a challenge was answered from there.
     pub fn begin_path(&mut self) {
         if self.phase == Phase::Open && self.rails[0].is_live() {
             self.rails[0].begin_anew(self.limit, &self.settings);
@@ -211,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// A rail leads elsewhere than before.
+    /// The path of a rail has changed.
     fn on_path(&mut self, index: usize, before: Option<Place>, now: Place) {
         let Some(before) = before else {
             self.rails[index].begin_anew(self.limit, &self.settings);
@@ -220,18 +220,18 @@ impl Connection {
         };
         self.counters.moves += 1;
         if (before.local, before.to.ip()) == (now.local, now.to.ip()) {
-            // Another port is the work of a box on the same path (RFC 9000 section 9.4), but it may see to marks in
-            // another way (section 13.4.2).
+            // Another port is caused by a NAT on the same path (RFC 9000 section 9.4), but it may treat marks
+            // differently (section 13.4.2).
             let rail = &mut self.rails[index];
             rail.ecn.restart(rail.sent.next_number());
         } else {
-            // What is under way went to where the peer is not any more.
+            // Packets in flight went to the peer's old address.
             self.leave_rail(index);
             self.rails[index].begin_anew(self.limit, &self.settings);
         }
     }
 
-    /// All challenges of a rail were in vain.
+    /// All challenges of a rail were unanswered.
     pub(crate) fn on_unanswered(&mut self, index: usize, now: Time) {
         let rail = &mut self.rails[index];
         let candidate = rail.candidate.take();
@@ -241,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Closes rails whose addresses are not offered any more. Rail 0, which set-up has proved, stays.
+    /// Closes rails whose addresses were withdrawn. Rail 0, which set-up has validated, stays.
     fn close_lost_rails(&mut self) {
         for index in 1..self.rails.len() {
             let Some(place) = self.rails[index].leads_to() else { continue };
@@ -251,13 +251,13 @@ impl Connection {
         }
     }
 
-    /// Whether further rails may be there. Where a caller is only the called one sees.
+    /// Whether further rails may use these addresses. The caller's address is seen by the called side only.
     fn is_offered(&self, place: Place) -> bool {
         let leaves = self.pairing.locals.iter().any(|local| local.local == place.local);
         leaves && (!self.opens || self.pairing.remotes.contains(&place.to))
     }
 
-    /// The rail leads nowhere any more. What was under way is sent again elsewhere.
+    /// Closes a rail. Its packets in flight are retransmitted on others.
     fn close_rail(&mut self, index: usize) {
         let rail = &mut self.rails[index];
         rail.closed = rail.leads_to().map(|place| (Out::Withdrawn, place));
@@ -266,7 +266,7 @@ impl Connection {
         self.rails[index].begin_anew(self.limit, &self.settings);
     }
 
-    /// A rail is silent while others answer: what is under way on it is sent again on them. It may still arrive.
+    /// A rail is silent while others answer: its packets in flight are retransmitted on those. They may still arrive.
     pub(crate) fn send_elsewhere(&mut self, index: usize, since: Time) {
         let mut flying = core::mem::take(&mut self.scratch);
         flying.clear();
@@ -277,7 +277,7 @@ impl Connection {
         self.counters.rails_left += 1;
     }
 
-    /// Nothing is under way on a rail any more. When it lives again its window grows from the beginning.
+    /// Declares all packets of a rail lost. When it answers again its window starts over.
     pub(crate) fn leave_rail(&mut self, index: usize) {
         let mut left = core::mem::take(&mut self.scratch);
         left.clear();
@@ -290,12 +290,12 @@ impl Connection {
 }
 
 impl Rail {
-    /// Where it leads, or may lead.
+    /// Its path, or the one being validated.
     fn leads_to(&self) -> Option<Place> {
         self.place.or(self.candidate.map(|candidate| candidate.place))
     }
 
-    /// By which of this side's addresses it leaves.
+    /// Its local address.
     fn local(&self) -> u8 {
         self.leads_to().map_or(0, |place| place.local)
     }

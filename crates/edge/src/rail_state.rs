@@ -1,4 +1,4 @@
-//! What is known of a rail.
+//! The state of a rail, for the user.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -8,9 +8,9 @@ use weft_base::Time;
 /// What a rail can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RailState {
-    /// It leads nowhere.
+    /// It has no path.
     Closed,
-    /// No challenge was answered from where it would lead: it carries nothing else.
+    /// Being validated: no challenge was answered yet, and it carries nothing else.
     Proving,
     /// It carries data.
     Live,
@@ -21,50 +21,49 @@ pub enum RailState {
 /// Why a rail carries no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Out {
-    /// The peer is challenged there.
+    /// Challenges were sent and not answered yet.
     Asked,
-    /// The peer does not answer on it, and does on others.
+    /// The peer does not answer on it, but does on others.
     Silent,
     /// The peer does not answer on any rail.
     PeerSilent,
     /// No challenge was answered.
     Unanswered,
-    /// One of its addresses is offered no more.
+    /// One of its addresses was withdrawn.
     Withdrawn,
 }
 
-/// What is known of a rail.
+/// Information about a rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailInfo {
     /// Its number, the same at both sides.
     pub id: u8,
-    /// What it can do.
+    /// Its state.
     pub state: RailState,
     /// Why it carries no data; `None` when it does, or was never tried.
     pub out: Option<Out>,
-    /// When something was acknowledged on it last, if it is silent.
+    /// Time of the last acknowledgement on it, if it is silent.
     pub silent_since: Option<Time>,
-    /// By which of this side's addresses it leaves, and where the peer is; or may be, as long as it is being proved. Of
-    /// a closed one, where it has led, or was to lead.
+    /// The local address and the peer's address, possibly not validated yet. Of a closed rail, the last ones.
     pub place: Option<(u8, SocketAddr)>,
-    /// Bytes of datagrams per second that it delivers, smoothed, as acknowledgements show; 0 before that is known. Less
-    /// than the path can do while there is less to send.
+    /// Delivery rate in bytes of datagrams per second, smoothed, as acknowledgements show; 0 before it is known. Less
+    /// than the path's capacity while there is less to send.
     pub rate: u64,
     /// The round trip, smoothed; `None` before one was measured.
     pub round_trip: Option<Duration>,
-    /// Bytes that may be under way.
+    /// Bytes that may be in flight.
     pub window: u64,
-    /// Bytes that are.
+    /// Bytes in flight.
     pub in_flight: u64,
     /// Bytes above UDP that a datagram may have.
     pub datagram_size: usize,
-    /// Datagrams that were sent, of any kind.
+    /// Datagrams sent, of any kind.
     pub sent_packets: u64,
     /// Bytes of these, above UDP.
     pub sent_bytes: u64,
-    /// Of these datagrams, held to be lost.
+    /// Of these datagrams, declared lost.
     pub lost_packets: u64,
-    /// Datagrams that came and were good.
+    /// Valid datagrams received.
     pub received_packets: u64,
     /// Bytes of these, above UDP.
     pub received_bytes: u64,

@@ -1,4 +1,4 @@
-//! Packets of a rail that arrived: which are acknowledged, and when.
+//! Received packets of a rail: which are acknowledged, and when.
 
 use core::time::Duration;
 
@@ -6,14 +6,14 @@ use arrayvec::ArrayVec;
 use weft_base::Time;
 use weft_wire::edge::ack::{Ack, EcnCounts, MAX_MORE_RANGES, MoreRanges, RANGE_LENGTH, pack_range};
 
-/// Ranges of numbers that are remembered. What is below the lowest counts as arrived, for good.
+/// The maximum number of remembered ranges. Numbers below the lowest count as received.
 const MAX_RANGES: usize = MAX_MORE_RANGES + 1;
-/// A range is told so often after it has grown, so that acknowledgements may be lost.
+/// A range is acknowledged this many times after it has grown, in case acknowledgements are lost.
 const TELL: u8 = 4;
-/// A gap this far back is told at once (RFC 9002 section 6.1.1).
+/// A gap this far back is acknowledged at once (RFC 9002 section 6.1.1).
 const REORDERING: u64 = 3;
-/// Who sends so many packets without an acknowledgement or an answer has more to send, and waits for it: one that was
-/// held for an answer let small buffers overflow (`incast` of the simulator).
+/// A sender of this many packets without an acknowledgement or an answer has more to send, and waits for it: an
+/// acknowledgement that was held for an answer let small buffers overflow (`incast` of the simulator).
 const BULK: u32 = 2;
 
 /// Room for the packed ranges of one acknowledgement.
@@ -26,7 +26,7 @@ struct Range {
     tell: u8,
 }
 
-/// What asks for an acknowledgement.
+/// Why an acknowledgement is needed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     pub(crate) at_once: bool,
@@ -34,44 +34,44 @@ pub(crate) struct Wish {
     pub(crate) delay: Duration,
 }
 
-/// The packets of a rail that arrived.
+/// The received packets of a rail.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     /// Lowest first.
     ranges: ArrayVec<Range, { MAX_RANGES + 1 }>,
-    /// What is lower is not taken any more.
+    /// Packets below this are no longer accepted.
     floor: u64,
-    /// The number after the highest that was seen.
+    /// One more than the highest number seen.
     next: u64,
     largest_at: Time,
     ecn: EcnCounts,
     unsaid: u32,
-    /// Packets since something was said or answered last.
+    /// Packets received since the last acknowledgement or answer.
     row: u32,
-    /// And so many before that.
+    /// The same before that.
     last_row: u32,
     due: Option<Time>,
-    /// The gap that was told at once.
+    /// The last gap that was acknowledged at once.
     told_gap: u64,
 }
 
 impl Received {
-    /// The number that is likely to come next.
+    /// The expected number of the next packet.
     pub(crate) fn expected(&self) -> u64 {
         self.next
     }
 
-    /// Whether a packet was taken before, or is so old that nobody knows.
+    /// Whether a packet was accepted before, or is too old to tell.
     pub(crate) fn is_repeat(&self, number: u64) -> bool {
         number < self.floor || self.ranges.iter().any(|range| (range.low..=range.high).contains(&number))
     }
 
-    /// A packet came, whatever becomes of it.
+    /// A packet was received, accepted or not.
     pub(crate) fn see(&mut self, number: u64) {
         self.next = self.next.max(number + 1);
     }
 
-    /// All of a packet is placed and good. `ecn`: the two bits of its IP header.
+    /// Accepts a packet, all of which is placed. `ecn`: the two bits of its IP header.
     pub(crate) fn take(&mut self, number: u64, ecn: u8, now: Time) {
         match ecn & 3 {
             1 => self.ecn.ect1 = self.ecn.ect1.wrapping_add(1),
@@ -107,7 +107,7 @@ impl Received {
         self.ranges[index] = Range { low, high, tell: TELL };
     }
 
-    /// The sender wants to hear of packet `number`.
+    /// The sender requests an acknowledgement of packet `number`.
     pub(crate) fn wish(&mut self, number: u64, wish: Wish, now: Time) {
         self.unsaid += 1;
         self.row = self.row.saturating_add(1);
@@ -119,7 +119,7 @@ impl Received {
         }
     }
 
-    /// Whether the newest gap is so far back that it is loss rather than disorder, and was not told yet.
+    /// Whether the newest gap is far enough back to be loss rather than reordering, and was not acknowledged yet.
     fn sees_gap(&mut self) -> bool {
         let Some(last) = self.ranges.last() else { return false };
         let is_new = last.low > self.floor && last.low > self.told_gap && self.next >= last.low + REORDERING;
@@ -129,29 +129,29 @@ impl Received {
         is_new
     }
 
-    /// When an acknowledgement is to leave.
+    /// When an acknowledgement is to be sent.
     pub(crate) fn due(&self) -> Option<Time> {
         self.due
     }
 
-    /// Whether packets follow each other closely.
+    /// Whether the sender is in a bulk transfer.
     pub(crate) fn is_bulk(&self) -> bool {
         self.last_row.max(self.row) >= BULK
     }
 
-    /// Segments leave, which may be the answer to what has come.
+    /// Segments are sent, perhaps the answer to what was received.
     pub(crate) fn answer(&mut self) {
         if self.row > 0 {
             (self.last_row, self.row) = (self.row, 0);
         }
     }
 
-    /// Whether there is something that was not said.
+    /// Whether anything is not acknowledged yet.
     pub(crate) fn is_pending(&self) -> bool {
         self.unsaid > 0
     }
 
-    /// The acknowledgement that leaves now.
+    /// The acknowledgement to send now.
     pub(crate) fn say<'a>(&mut self, rail: u8, credit: u32, now: Time, packed: &'a mut Packed) -> Option<Ack<'a>> {
         let largest = *self.ranges.last()?;
         (self.last_row, self.row, self.unsaid, self.due) = (self.row, 0, 0, None);

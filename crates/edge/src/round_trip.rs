@@ -2,14 +2,13 @@
 
 use core::time::Duration;
 
-/// Timers are not finer than this.
+/// Granularity of timers.
 const GRANULARITY: u64 = 100_000;
 
-/// What the time that set-up took says is not taken for less than this: who answered may have been quicker then than it
-/// will be.
+/// The time that set-up took is not used below this: the peer may have answered faster than it will later.
 const LEAST_EXPECTED: Duration = Duration::from_millis(1);
 
-/// What is known of a rail's round trip, in nanoseconds: it is reckoned with for each acknowledgement.
+/// Estimates of a rail's round trip, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     smoothed: u64,
@@ -18,7 +17,7 @@ pub(crate) struct RoundTrip {
     least: Option<u64>,
 }
 
-/// No round trip takes longer than this, about 18 years: eight of them do not overflow.
+/// The longest round trip, about 18 years: eight of them do not overflow.
 const MOST: u64 = u64::MAX >> 5;
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
@@ -31,15 +30,14 @@ impl RoundTrip {
         Self { smoothed: assumed, variation: assumed / 2, latest: assumed, least: None }
     }
 
-    /// It is no longer than this, though nothing was measured yet: what was assumed without knowing anything is not
-    /// more either.
+    /// Caps the initial estimate before anything was measured.
     pub(crate) fn expect_at_most(&mut self, most: Duration) {
         if self.least.is_none() && most < self.smoothed() {
             *self = Self::new(most.max(LEAST_EXPECTED).min(self.smoothed()));
         }
     }
 
-    /// A packet was acknowledged after `sample`, of which the peer has waited `delay`.
+    /// A packet was acknowledged after `sample`, of which the peer has delayed the acknowledgement by `delay`.
     pub(crate) fn sample(&mut self, sample: Duration, delay: Duration) {
         let (sample, delay) = (nanos(sample), nanos(delay));
         self.latest = sample;
@@ -49,7 +47,7 @@ impl RoundTrip {
         };
         let least = least.min(sample);
         self.least = Some(least);
-        // RFC 9002 section 5.3: the delay is left out unless that would give less than the least.
+        // RFC 9002 section 5.3: the delay is subtracted unless the result would be less than the minimum.
         let adjusted = if sample >= least + delay { sample - delay } else { sample };
         self.variation = (self.variation * 3 + self.smoothed.abs_diff(adjusted)) / 4;
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
@@ -60,7 +58,7 @@ impl RoundTrip {
         self.least.is_some()
     }
 
-    /// The least that was measured.
+    /// The measured minimum.
     pub(crate) fn least(&self) -> Option<Duration> {
         self.least.map(Duration::from_nanos)
     }
@@ -69,7 +67,7 @@ impl RoundTrip {
         Duration::from_nanos(self.smoothed)
     }
 
-    /// The same in nanoseconds.
+    /// As [`RoundTrip::smoothed`], in nanoseconds.
     pub(crate) fn smoothed_ns(&self) -> u64 {
         self.smoothed
     }
@@ -80,12 +78,12 @@ impl RoundTrip {
         Duration::from_nanos(self.probe_timeout_ns())
     }
 
-    /// The same in nanoseconds.
+    /// As [`RoundTrip::probe_timeout`], in nanoseconds.
     pub(crate) fn probe_timeout_ns(&self) -> u64 {
         self.probe_timeout_of(self.variation)
     }
 
-    /// What it would be if the round trip varied by this much, in nanoseconds.
+    /// The probe timeout for another variation, in nanoseconds.
     pub(crate) fn probe_timeout_of(&self, variation: u64) -> u64 {
         self.smoothed + (variation * 4).max(GRANULARITY)
     }
@@ -95,8 +93,8 @@ impl RoundTrip {
         self.variation
     }
 
-    /// How much later than a younger one a packet may arrive before it counts as lost (RFC 9002 section 6.1.2).
-    /// `patience`: so many eighths of a round trip more.
+    /// How much later than a younger one a packet may arrive before it is declared lost (RFC 9002 section 6.1.2).
+    /// `patience`: additional eighths of a round trip.
     pub(crate) fn loss_delay(&self, patience: u32) -> Duration {
         let base = self.smoothed.max(self.latest);
         let delay = (base + base / 8).max(GRANULARITY);

@@ -1,5 +1,4 @@
-//! Packets of a rail that were sent and are not settled: which are acknowledged, which are lost (RFC 9002 section
-//! 6.1).
+//! Sent packets of a rail that are not settled: which are acknowledged, which are lost (RFC 9002 section 6.1).
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -7,49 +6,49 @@ use std::collections::VecDeque;
 use weft_base::Time;
 use weft_congestion::Stamp;
 
-/// How far behind a younger one that has arrived a packet may be at first before it is lost (RFC 9002 section 6.1.1).
+/// The initial reordering threshold: a packet this far behind an acknowledged one is lost (RFC 9002 section 6.1.1).
 const REORDERING: u64 = 3;
-/// It grows up to this, where packets turn out to have been only late.
+/// It grows up to this, where packets declared lost turn out to be late.
 const MAX_REORDERING: u64 = 256;
-/// So much more patience in time at most: eighths of a round trip (RFC 8985 section 6.2 step 4: up to one).
+/// The maximum additional patience in time: eighths of a round trip (RFC 8985 section 6.2 step 4: up to one).
 const MAX_PATIENCE: u32 = 8;
-/// After so many recoveries in which nothing turned out to have been only late, patience is what it was at first (RFC
-/// 8985 section 6.2 step 4, RACK.reo_wnd_persist).
+/// After this many recoveries without a late packet, both thresholds are reset (RFC 8985 section 6.2 step 4,
+/// RACK.reo_wnd_persist).
 const PATIENT_RECOVERIES: u32 = 16;
-/// After so many packets without a loss the next ones are believed to come in order: after twice as many each time,
+/// After this many packets without a loss the path is assumed to keep order: after twice as many each time,
 const ORDERLY_AFTER: u64 = 64;
 /// up to this.
 const MAX_ORDERLY_AFTER: u64 = 1 << 16;
-/// Places that only packets without segments may use.
+/// Slots that only packets without segments may use.
 const RESERVE: usize = 16;
 /// Packets for which an idle rail keeps its memory.
 pub(crate) const IDLE_PACKETS: usize = 4;
 
-/// What a packet carries that must arrive.
+/// The contents of a packet that must arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// The first segment's serial.
     pub(crate) first: u64,
-    /// Segments, one behind the other; 0 for none.
+    /// Number of consecutive segments.
     pub(crate) count: u16,
-    /// Only this part of the one segment.
+    /// Set if it holds only this part of the one segment.
     pub(crate) part: Option<u8>,
     /// Frames, as bits of [`crate::connection::control`].
     pub(crate) controls: u8,
-    /// It only finds out whether a datagram of its size passes.
+    /// An MTU probe: it only tests whether a datagram of its size passes.
     pub(crate) is_probe: bool,
 }
 
-/// What is known of a packet that leaves.
+/// A packet that is being sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leaving {
     pub(crate) now: Time,
-    /// When it is likely to arrive.
+    /// Estimated time of arrival.
     pub(crate) arrives: Time,
-    /// 0 when nobody will acknowledge it.
+    /// 0 when it will not be acknowledged.
     pub(crate) bytes: u32,
     pub(crate) contents: Contents,
-    /// It is marked as able to carry congestion marks.
+    /// Whether it is sent with ECT.
     pub(crate) ect: bool,
     pub(crate) stamp: Stamp,
 }
@@ -58,7 +57,7 @@ pub(crate) struct Leaving {
 enum State {
     Flying,
     Lost,
-    /// Its rail was given up.
+    /// Its rail was demoted or closed.
     Left,
     Done,
 }
@@ -70,15 +69,15 @@ pub(crate) struct Packet {
     pub(crate) sent: Time,
     pub(crate) bytes: u32,
     pub(crate) contents: Contents,
-    /// When it is likely to arrive.
+    /// Estimated time of arrival.
     arrives: Time,
-    /// It had been given up when it was acknowledged.
+    /// Whether it was declared lost before it was acknowledged.
     pub(crate) was_lost: bool,
-    /// Its rail had been given up since.
+    /// Whether its rail was demoted or closed since.
     pub(crate) was_left: bool,
-    /// It was marked as able to carry congestion marks.
+    /// Whether it was sent with ECT.
     pub(crate) ect: bool,
-    /// What it holds was sent again over a faster rail.
+    /// Whether its contents were retransmitted over a faster rail.
     is_overtaken: bool,
     /// How much had been delivered when it was sent.
     pub(crate) stamp: Stamp,
@@ -96,7 +95,7 @@ pub(crate) struct Sent {
     largest_acked: Option<u64>,
     reordering: u64,
     patience: u32,
-    /// Recoveries after which both are forgotten.
+    /// Recoveries after which both are reset.
     patient_for: u32,
     loss_at: Option<Time>,
     last_sent: Time,
@@ -104,7 +103,7 @@ pub(crate) struct Sent {
     orderly_from: u64,
     /// How far that is, next time.
     orderly_after: u64,
-    /// Packets below these numbers have been looked at for overtaking: when nothing else was to be sent, and in bulk.
+    /// Packets below these numbers have been checked for overtaking: when nothing else was to be sent, and in bulk.
     overtaken: [u64; 2],
 }
 
@@ -112,7 +111,7 @@ impl Sent {
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(2 * RESERVE);
         Self {
-            // It grows with what is under way.
+            // It grows with the packets in flight.
             packets: VecDeque::new(),
             first: 0,
             most,
@@ -139,7 +138,7 @@ impl Sent {
         self.packets.len() < self.most - if segments { RESERVE } else { 0 }
     }
 
-    /// Frees a place when none is left. What it held, if that was still under way, is to be sent again.
+    /// Frees a slot when none is left. Returns a packet in flight whose contents are to be retransmitted.
     pub(crate) fn make_room(&mut self) -> Option<Packet> {
         if self.has_room(false) {
             return None;
@@ -150,27 +149,27 @@ impl Sent {
         lost
     }
 
-    /// Bytes under way.
+    /// Bytes in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Whether anything waits for its acknowledgement.
+    /// Whether any packet waits for its acknowledgement.
     pub(crate) fn is_flying(&self) -> bool {
         self.flying > 0
     }
 
-    /// When the last packet left that is to be acknowledged.
+    /// When the last packet was sent that is to be acknowledged.
     pub(crate) fn last_sent(&self) -> Time {
         self.last_sent
     }
 
-    /// When the next packet is lost, if nothing comes before.
+    /// When the next packet is declared lost, if nothing happens before.
     pub(crate) fn loss_at(&self) -> Option<Time> {
         self.loss_at
     }
 
-    /// A packet leaves.
+    /// Records a sent packet.
     pub(crate) fn push(&mut self, leaving: &Leaving) {
         let Leaving { now, arrives, bytes, contents, ect, stamp } = *leaving;
         let state = if bytes == 0 { State::Done } else { State::Flying };
@@ -197,13 +196,13 @@ impl Sent {
         self.pop_settled(now, Duration::MAX);
     }
 
-    /// The next number is never used. There must be a place for it.
+    /// Skips the next number. There must be a slot for it.
     pub(crate) fn skip(&mut self, now: Time) {
         self.push(&Leaving { now, ..Leaving::default() });
     }
 
-    /// The peer says that these have arrived; those that it had not said before are put into `settled`. False when
-    /// one was never sent.
+    /// The peer acknowledges this range; newly acknowledged packets are put into `settled`. Returns false when one was
+    /// never sent.
     pub(crate) fn acknowledge(&mut self, low: u64, high: u64, settled: &mut Vec<Packet>) -> bool {
         if high >= self.next_number() {
             return false;
@@ -215,14 +214,14 @@ impl Sent {
         true
     }
 
-    /// A packet that is not acknowledged, by the low 32 bits of its number. There are never so many packets that two
-    /// have the same.
+    /// An unacknowledged packet, by the low 32 bits of its number. There are never enough packets for two to share
+    /// these.
     pub(crate) fn unsettled(&self, number: u32) -> Option<&Packet> {
         let index = number.wrapping_sub(self.first as u32);
         self.packets.get(index as usize).filter(|packet| packet.state != State::Done)
     }
 
-    /// Takes one packet out of flight, whether or not it had been given up.
+    /// Removes a packet, in flight or declared lost.
     pub(crate) fn settle(&mut self, number: u64) -> Option<Packet> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let packet = self.packets.get_mut(index)?;
@@ -238,8 +237,8 @@ impl Sent {
         Some(*packet)
     }
 
-    /// What the oldest packet holds that is under way, has segments, and arrives later than `soon`. Each packet is
-    /// given once; those before it are not looked at again, but for once in bulk and once not.
+    /// The contents of the oldest packet in flight that has segments and arrives later than `soon`. Each packet is
+    /// returned once; those before it are checked only once in bulk and once otherwise.
     pub(crate) fn overtaken(&mut self, soon: Time, in_bulk: bool) -> Option<Contents> {
         let looked = &mut self.overtaken[usize::from(in_bulk)];
         *looked = (*looked).max(self.first);
@@ -254,12 +253,12 @@ impl Sent {
         None
     }
 
-    /// What is under way.
+    /// The packets in flight.
     pub(crate) fn flying(&self) -> impl Iterator<Item = &Packet> {
         self.packets.iter().filter(|packet| packet.state == State::Flying)
     }
 
-    /// The rail is given up: puts all that is under way into `left`. It may still turn out to have arrived.
+    /// The rail is demoted or closed: puts all packets in flight into `left`. They may still turn out to have arrived.
     pub(crate) fn leave(&mut self, left: &mut Vec<Packet>) {
         for packet in self.packets.iter_mut().filter(|packet| packet.state == State::Flying) {
             packet.state = State::Left;
@@ -268,7 +267,7 @@ impl Sent {
         (self.flying, self.in_flight, self.loss_at) = (0, 0, None);
     }
 
-    /// A packet came so far behind that it was given up: from now on more patience.
+    /// A packet declared lost was late: the thresholds grow.
     pub(crate) fn on_spurious(&mut self, number: u64) {
         let behind = self.largest_acked.map_or(0, |largest| largest.saturating_sub(number));
         self.reordering = self.reordering.max(behind + 1).min(MAX_REORDERING);
@@ -284,18 +283,17 @@ impl Sent {
         }
     }
 
-    /// Whether packets come in the order in which they are sent, as far as is known.
+    /// Whether packets arrive in the order in which they are sent, as far as is known.
     pub(crate) fn keeps_order(&self) -> bool {
         self.patience == 0 && self.next_number() >= self.orderly_from
     }
 
-    /// How many eighths of a round trip more a packet may take than one that is not late.
+    /// Additional eighths of a round trip that a packet may be late.
     pub(crate) fn patience(&self) -> u32 {
         self.patience
     }
 
-    /// Puts packets that must be lost into `lost`: by number, or because a younger one has arrived and `delay` is
-    /// over.
+    /// Puts packets that are lost into `lost`: by number, or because a younger one has arrived and `delay` is over.
     pub(crate) fn detect(&mut self, now: Time, delay: Duration, lost: &mut Vec<Packet>) {
         self.loss_at = None;
         let Some(largest) = self.largest_acked else { return };
@@ -319,17 +317,18 @@ impl Sent {
         self.pop_settled(now, delay * 4);
     }
 
-    /// What was sent first of all that is under way.
+    /// The oldest packet in flight.
     pub(crate) fn oldest(&self) -> Option<&Packet> {
         self.packets.iter().find(|packet| packet.state == State::Flying)
     }
 
-    /// Gives back memory that nothing needs which is under way.
+    /// Releases memory that no packet in flight needs.
     pub(crate) fn shrink(&mut self) {
         self.packets.shrink_to(IDLE_PACKETS);
     }
 
-    /// Forgets what is settled. What was given up stays a while: it may still arrive, and then the loss was none.
+    /// Forgets settled packets. Those declared lost stay a while: an acknowledgement may show that the loss was
+    /// spurious.
     fn pop_settled(&mut self, now: Time, keep: Duration) {
         let crowded = self.packets.len() > self.most / 2;
         while let Some(front) = self.packets.front() {
@@ -398,7 +397,7 @@ mod tests {
         assert_eq!(patient(&sent), (8, 1));
         sent.on_spurious(5);
         (0..15).for_each(|_| sent.on_recovery());
-        assert_eq!(patient(&sent), (8, 2), "what was late meanwhile begins the count anew");
+        assert_eq!(patient(&sent), (8, 2), "a late packet restarts the count");
         sent.on_recovery();
         assert_eq!(patient(&sent), (REORDERING, 0));
         sent.on_recovery();
@@ -413,7 +412,7 @@ mod tests {
         assert!(sent.acknowledge(0, 2, &mut settled) && sent.acknowledge(0, 2, &mut settled));
         assert_eq!((settled.len(), sent.in_flight(), sent.is_flying()), (3, 0, false));
         sent.push(&Leaving { now: at(9), ..Leaving::default() });
-        assert_eq!((sent.next_number(), sent.packets.len()), (4, 0), "nobody acknowledges that one");
+        assert_eq!((sent.next_number(), sent.packets.len()), (4, 0), "it is never acknowledged");
     }
 
     #[test]
@@ -437,9 +436,9 @@ mod tests {
             sent.push(&Leaving { now: at(0), arrives, bytes: 100, contents, ..Leaving::default() });
         }
         sent.acknowledge(4, 4, &mut vec![]);
-        assert_eq!(sent.overtaken(at(14), true), Some(contents(5)), "in bulk only what comes much later");
+        assert_eq!(sent.overtaken(at(14), true), Some(contents(5)), "in bulk only packets that arrive much later");
         assert_eq!(sent.overtaken(at(11), false), Some(contents(2)));
-        assert_eq!(sent.overtaken(at(11), false), None, "each is given once");
+        assert_eq!(sent.overtaken(at(11), false), None, "each is returned once");
         assert_eq!((sent.overtaken(at(0), false), sent.overtaken(at(0), true)), (None, None));
     }
 

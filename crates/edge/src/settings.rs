@@ -2,45 +2,42 @@
 
 use core::time::Duration;
 
-/// What a connection may use, and how patient it is.
+/// Resource limits and timeouts of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Segments that were sent and are not acknowledged, at most. At the limit no more are taken from the source.
+    /// The maximum number of unacknowledged segments. At the limit no more are taken from the source.
     pub sent_segments: usize,
-    /// Packets on a rail that were sent and are not settled, at most. At the limit none with segments are sent.
+    /// The maximum number of unsettled packets on a rail. At the limit none with segments are sent.
     pub sent_packets: usize,
-    /// Rails, at most: 1 to 16. Each takes memory for its packets when it is opened. More than one takes
+    /// The maximum number of rails: 1 to 16. Each takes memory for its packets when it is opened. More than one needs
     /// [`Connection::offer`](crate::Connection::offer) at both sides.
     pub rails: u8,
-    /// Rails that leave by one of this side's IP addresses grow together as one would (RFC 6356).
+    /// Whether rails of one local IP address grow together as one flow would (RFC 6356).
     pub couples: bool,
-    /// Bytes of payload that was given inline, kept until it is acknowledged.
+    /// Bytes of inline payload kept until they are acknowledged.
     pub inline_bytes: usize,
     /// The largest datagram to send, in bytes above UDP: what the interface carries. At least 1200.
     pub max_datagram: u16,
-    /// The window at first, in datagrams of 1200 bytes (RFC 6928: 10).
+    /// The initial window, in datagrams of 1200 bytes (RFC 6928: 10).
     pub initial_window: u32,
-    /// Bytes of datagrams that the peer may have under way: its share of the socket's buffer.
+    /// Bytes of datagrams that the peer may have in flight: its share of the socket's buffer.
     pub credit: u32,
-    /// An acknowledgement is sent for so many packets at most: mostly the peer asks for it sooner, by how large its
-    /// window is.
+    /// The maximum number of packets per acknowledgement: mostly the peer requests it sooner, depending on its window.
     pub ack_every: u32,
-    /// How long one is put off that nobody asks for.
+    /// How long an acknowledgement that was not requested may be delayed.
     pub max_ack_delay: Duration,
-    /// A peer without a word for so long is gone.
+    /// A peer that is silent for this long is lost.
     pub peer_timeout: Duration,
-    /// A connection on which nothing is under way asks the peer whether it is there so often, or four times in
-    /// `peer_timeout` if that is more often: a host that knows that the peer's program has ended says so of that
-    /// packet alone.
+    /// An idle connection probes the peer this often, or four times in `peer_timeout` if that is more often: if the
+    /// peer's program has ended, its host reports that only in reply to a packet.
     pub keep_alive: Duration,
     /// The longest time between two probes of a silent peer.
     pub max_probe_interval: Duration,
     /// The round trip that is assumed before one was measured (RFC 9002 section 6.2.2: 333 ms).
     pub initial_round_trip: Duration,
-    /// What leaves at once is at most what the rail carries in this time, and, of more that waits, what it carries in
-    /// half of it.
+    /// A burst is at most what the rail carries in this time, and half of that while more waits to be sent.
     pub batch_time: Duration,
-    /// How long a closed connection answers a peer that has not heard its last word.
+    /// How long a closed connection answers a peer that has not received its last packet.
     pub linger: Duration,
     /// How long after a larger datagram did not pass it is tried again (RFC 8899 section 5.1.1, PMTU_RAISE_TIMER).
     pub raise_after: Duration,

@@ -1,11 +1,11 @@
 //! Set-up: a hello, an answer, a confirmation.
 //!
-//! Who calls is a [`Caller`], which says its hello again and again until there is an answer. Who is called has a
-//! [`Door`], which keeps nothing about anybody, and for each call that it lets in an [`Answering`]. Both end in an
-//! [`Established`]. The confirmation is a frame of the connection's first packets.
+//! The calling side has a [`Caller`], which repeats its hello until it is answered. The called side has a [`Door`],
+//! which keeps no state per caller, and an [`Answering`] for each call that it accepts. Both end in an [`Established`].
+//! The confirmation is a frame of the connection's first packets.
 //!
-//! No address gets more bytes than came from it before it has confirmed: a hello has 1200 bytes, each is answered
-//! once, and no answer is longer.
+//! No address is sent more bytes than were received from it before it has confirmed: a hello has 1200 bytes, each is
+//! answered once, and no answer is longer.
 
 mod answering;
 mod caller;
@@ -31,31 +31,31 @@ pub use key::Key;
 use crate::connection::Established;
 use crate::settings::Settings;
 
-/// The offer that says: a key is to be proved, by a handshake. It must be understood. 1 was another way to prove one,
-/// which is not understood any more.
+/// The offer "a key is to be proved by a handshake", which must be understood. 1 was an earlier proof, which is no
+/// longer understood.
 const KEYED: u8 = 2;
-/// The offer that says: the options of segments are kept. Who does not know it sends segments without.
+/// The offer "options of segments are honoured". A peer that does not know it sends segments without.
 const OPTIONS: u8 = 3;
-/// What is offered without a key, as it stands on the wire ...
+/// The offers without a key, as encoded ...
 const OFFERS: [u8; 3] = [OPTIONS, 0, 0];
-/// ... and by a caller with one.
+/// ... and with one.
 const KEYED_OFFERS: [u8; 6] = [0x80 | KEYED, 0, 0, OPTIONS, 0, 0];
-/// What confirms a set-up without a key: that it comes at all shows that the caller is where it says.
+/// The confirmation of a set-up without a key: its arrival shows that the caller's address is true.
 const UNPROVED: [u8; PROOF_LENGTH] = [0; PROOF_LENGTH];
-/// An acknowledgement is not put off longer than this, whatever a peer says.
+/// The maximum delay of an acknowledgement, whatever a peer announces.
 const MOST_ACK_DELAY: Duration = Duration::from_secs(1);
 
-/// What makes a connection unlike any other: random, from the operating system, each time anew.
+/// Fresh values for one connection: random, from the operating system.
 #[derive(Clone, Copy)]
 pub struct Fresh {
-    /// What this side calls the connection. Not zero, and of no other connection of the port.
+    /// This side's id of the connection. Not zero, and unique for the port.
     pub id: ConnectionId,
     /// Part of what is proved.
     pub nonce: [u8; NONCE_LENGTH],
-    /// For what else is drawn.
+    /// Seed for everything else that is random.
     pub seed: u64,
-    /// The private key of this side's part in the handshake, if there is a key to be proved. It is used for this
-    /// connection alone and told nobody.
+    /// This side's ephemeral private key of the handshake, if there is a key to be proved. It is used for this
+    /// connection alone and never sent.
     pub secret: [u8; 32],
 }
 
@@ -65,25 +65,25 @@ impl fmt::Debug for Fresh {
     }
 }
 
-/// What the application says in set-up.
+/// The application's part of set-up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Words<'a> {
     /// Up to 512 bytes.
     pub private_data: &'a [u8],
-    /// Reads of the peer that are taken at a time (IRD).
+    /// The maximum number of inbound Reads at a time (IRD).
     pub inbound_reads: u16,
-    /// Reads that are to be under way at most (ORD).
+    /// The maximum number of outbound Reads at a time (ORD).
     pub outbound_reads: u16,
 }
 
-/// What the peer's application said.
+/// The peer application's part of set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// Its private data.
     pub private_data: Vec<u8>,
-    /// Reads that it takes at a time.
+    /// The maximum number of Reads that it accepts at a time.
     pub inbound_reads: u16,
-    /// Reads that it wants to have under way.
+    /// The maximum number of Reads that it wants to issue at a time.
     pub outbound_reads: u16,
 }
 
@@ -97,7 +97,7 @@ impl Heard {
     }
 }
 
-/// What this side says of itself.
+/// This side's terms.
 fn terms<'a>(fresh: &Fresh, reset_token: [u8; 16], words: &Words<'a>, settings: &Settings, keyed: bool) -> Terms<'a> {
     let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
     let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
@@ -117,7 +117,7 @@ fn terms<'a>(fresh: &Fresh, reset_token: [u8; 16], words: &Words<'a>, settings: 
     }
 }
 
-/// What a peer's terms make of a connection, but for what only the caller of this knows.
+/// A connection with a peer's terms, with the rest from `like`.
 fn established(like: Established, peer: &Terms<'_>) -> Established {
     Established {
         peer_credit: peer.credit,
@@ -131,7 +131,7 @@ fn established(like: Established, peer: &Terms<'_>) -> Established {
     }
 }
 
-/// Why what is offered can't be agreed to, if so.
+/// Why these offers cannot be accepted, if so.
 fn objection(offers: &Offers<'_>, has_key: bool) -> Option<Reject> {
     let unknown = offers.iter().any(|offer| offer.must_understand && ![KEYED, OPTIONS].contains(&offer.kind));
     let keyed = offers.iter().any(|offer| offer.kind == KEYED);
@@ -142,7 +142,7 @@ fn objection(offers: &Offers<'_>, has_key: bool) -> Option<Reject> {
     }
 }
 
-/// Which `period` this is.
+/// The number of the `period` that contains `now`.
 fn epoch(now: Time, period: Duration) -> u64 {
     now.as_nanos() / (period.as_nanos() as u64).max(1)
 }

@@ -1,15 +1,15 @@
-//! Packet numbers that are never used, so that a peer which acknowledges packets that it has not received is found out
-//! (RFC 9000 section 21.4): it would have this side send faster than the path carries, or take for placed what is not.
+//! Packet numbers that are never used, to detect a peer that acknowledges packets that it has not received (RFC 9000
+//! section 21.4): it would make this side send faster than the path carries, or treat segments as placed that are not.
 
 use core::ops::RangeInclusive;
 
 use weft_base::Random;
 
-/// So many packets leave between two numbers that are skipped: at least these, and up to so many more, at random. Each
-/// skipped number is a gap, which the peer says in four acknowledgements, 8 bytes in each.
+/// At least this many packets are sent between two skipped numbers, and up to as many more, at random. Each skipped
+/// number is a gap, which takes 8 bytes in each of four acknowledgements.
 const LEAST_BETWEEN: u64 = 128;
 const MOST_MORE: u64 = 1024;
-/// So many are remembered: those among the numbers of a full table of packets under way, and more.
+/// The number of remembered ones: those of a full table of packets in flight, and more.
 const REMEMBERED: usize = 8;
 
 /// The numbers of a rail that are skipped.
@@ -23,7 +23,7 @@ pub(crate) struct Skipped {
 }
 
 impl Skipped {
-    /// Whether `number`, which would be the next packet's, is to be skipped. Then it is remembered.
+    /// Whether `number`, the next packet's, is to be skipped. Then it is remembered.
     pub(crate) fn skips(&mut self, number: u64, random: &mut Random) -> bool {
         let next = *self.next.get_or_insert_with(|| after(number, random));
         if number < next {

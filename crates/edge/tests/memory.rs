@@ -1,6 +1,6 @@
-//! The memory of a connection: made when it is used, given back when it is not. Virtual time.
+//! The memory of a connection: allocated on use, released when idle. Virtual time.
 //!
-//! Each thread counts for itself, and each test is one thread.
+//! Allocations are counted per thread, and each test is one thread.
 
 mod world;
 
@@ -24,7 +24,7 @@ fn count(allocations: usize, bytes: i64) {
     BYTES.set(BYTES.get() + bytes);
 }
 
-// SAFETY: Everything is handed on to the system's allocator as it is.
+// SAFETY: All calls are passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size() as i64);
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What a connection may have on the heap before it is used, and after one message: with 48 KiB for the queues above
+/// The maximum heap memory of a connection before it is used, and after one message: with 48 KiB for the queues above
 /// it, 64 KiB for all of a connection.
 const MOST_IDLE: i64 = 8 << 10;
 const MOST_AFTER_A_MESSAGE: i64 = 16 << 10;
@@ -91,7 +91,7 @@ impl Pair {
         Self { now, ends: [end(0), end(1)], batch: Batch::new(64, 1 << 18), under_way, spare }
     }
 
-    /// All that may leave does.
+    /// Sends all that may be sent.
     fn transmit(&mut self, side: usize) {
         let (connection, messages) = &mut self.ends[side];
         loop {
@@ -111,7 +111,7 @@ impl Pair {
         }
     }
 
-    /// All that is under way to a side arrives there.
+    /// Delivers all packets in flight to a side.
     fn arrive(&mut self, side: usize) {
         let (connection, _) = &mut self.ends[side];
         let meta = Meta { from: address(1 - side), local: 0, ecn: 2, now: self.now };
@@ -137,7 +137,7 @@ impl Pair {
         }
     }
 
-    /// Sends so many messages each way, and waits until all are acknowledged.
+    /// Sends this many messages each way, and waits until all are acknowledged.
     fn exchange(&mut self, messages: u32) {
         self.ends.iter_mut().for_each(|(_, source)| source.left = messages);
         for _ in 0..10_000 {
@@ -152,7 +152,7 @@ impl Pair {
         panic!("it takes too long: {:?}", self.ends[0].0.counters());
     }
 
-    /// Nothing is sent for so long but what the connections say to each other.
+    /// For this time only the connections' own packets are sent.
     fn rest(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
@@ -163,12 +163,12 @@ impl Pair {
     }
 }
 
-/// As much leaves at once as there are places for.
+/// As much is sent at once as there are slots for.
 fn settings() -> Settings {
     Settings { credit: 16 << 20, initial_window: 4096, batch_time: Duration::from_secs(1), ..Settings::default() }
 }
 
-/// Bytes that one connection takes when it is made.
+/// Bytes that a new connection allocates.
 fn of_a_new_one(settings: &Settings) -> i64 {
     let before = BYTES.get();
     let connection = Connection::new(&established(0, settings), settings, Time::ZERO);
@@ -195,7 +195,7 @@ fn memory_is_made_when_it_is_used_and_goes_back() {
     pair.rest(settings.peer_timeout);
     let left = each();
     assert!(left <= MOST_AFTER_A_MESSAGE, "of {grown} bytes an idle connection has kept {left}");
-    // It is as good as before.
+    // It works as before.
     pair.exchange(5000);
     assert!(each() > 8 * used);
 }

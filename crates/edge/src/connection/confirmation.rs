@@ -4,18 +4,18 @@ use weft_wire::edge::PROOF_LENGTH;
 use weft_wire::edge::frame::Frame;
 use weft_wire::edge::packet::Packet;
 
-/// The third message of set-up, from this side's point of view.
+/// State of the third message of set-up on this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// This side has called: each packet carries it until one has arrived.
+    /// The caller: each packet carries it until one was acknowledged.
     Say([u8; PROOF_LENGTH]),
-    /// This side was called: nothing is taken, and nothing sent, before it has come.
+    /// The called side: accepts and sends nothing before it was received.
     Expect([u8; PROOF_LENGTH]),
-    /// It is done.
+    /// Confirmed.
     Done,
 }
 
-/// Whether a packet that was verified confirms as it should.
+/// Whether a verified packet carries the expected confirmation.
 pub(super) fn confirms(packet: &Packet<'_>, expected: &[u8; PROOF_LENGTH]) -> bool {
     let said = packet.frames().find_map(|frame| match frame {
         Frame::Confirm(proof) => Some(proof),
@@ -24,7 +24,7 @@ pub(super) fn confirms(packet: &Packet<'_>, expected: &[u8; PROOF_LENGTH]) -> bo
     said.is_some_and(|proof| is_equal(&proof, expected))
 }
 
-/// In a time that does not depend on where they differ.
+/// Compares in constant time.
 fn is_equal(a: &[u8; PROOF_LENGTH], b: &[u8; PROOF_LENGTH]) -> bool {
     a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

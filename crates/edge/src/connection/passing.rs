@@ -1,5 +1,5 @@
-//! What goes past the stream's queues: a short segment that leaves at once, and a message that is written straight to
-//! where it is kept.
+//! The fast path: a short segment that is sent at once, past the stream's queues, and a message that is written
+//! straight to the ring that keeps it.
 
 use weft_base::Time;
 use weft_wire::ddp::UNTAGGED_LENGTH;
@@ -13,25 +13,25 @@ use crate::batch::Batch;
 use crate::outgoing::Segment;
 use crate::phase::Phase;
 
-/// The longest segment that may pass, header and payload: with an acknowledgement it fits into every datagram.
+/// The longest segment on the fast path, header and payload: with an acknowledgement it fits into every datagram.
 pub const MOST_PASSED: usize = BASE_DATAGRAM - HEADER_LENGTH - MOST_ACK - SEGMENT_OVERHEAD - 2;
 
 impl Connection {
-    /// Whether a segment could leave at once, as [`Connection::pass`] has it: nothing waits before it, and nothing but
-    /// an acknowledgement is to be said. Only where there is one rail.
+    /// Whether [`Connection::pass`] may send a segment now: none waits before it, and nothing but an acknowledgement is
+    /// to be sent. Only where there is one rail.
     #[must_use]
     pub fn can_pass(&self, now: Time) -> bool {
         self.is_clear(now) && !self.outgoing.is_held() && self.outgoing.has_room(MOST_PASSED as u32)
     }
 
-    /// Whether all that is to be sent is one short segment of a message that [`Connection::write_message`] has kept,
-    /// and it could leave at once.
+    /// Whether the only thing to send is one short segment of a message that [`Connection::write_message`] has kept,
+    /// and it may be sent now.
     #[must_use]
     pub fn can_pass_kept(&self, now: Time) -> bool {
         self.outgoing.has_one_to_pass(MOST_PASSED) && self.is_clear(now)
     }
 
-    /// Whether a segment may leave on the only rail, and nothing but an acknowledgement is to be said.
+    /// Whether a segment may be sent on the only rail, with nothing else to send but an acknowledgement.
     fn is_clear(&self, now: Time) -> bool {
         let [rail] = &self.rails[..] else { return false };
         let is_open = self.phase == Phase::Open && !self.closing.wanted && self.blocked == 0;
@@ -47,24 +47,23 @@ impl Connection {
             && rail.pacer.free_at(self.settings.batch_time) <= now
     }
 
-    /// Writes a datagram with this segment to the empty batch `out`, in one piece, with the acknowledgement that is
-    /// due, or will be before another packet leaves. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`]
-    /// bytes, and none that are to be gathered.
+    /// Writes a datagram with this segment to the empty batch `out`, in one piece, with the acknowledgement that is due
+    /// or will be before the next packet. Only if [`Connection::can_pass`].
     ///
     /// # Panics
-    /// When it is longer.
+    /// When the segment is longer than [`MOST_PASSED`] bytes or has bytes to gather.
     pub fn pass(&mut self, segment: &Segment<'_>, now: Time, out: &mut Batch) {
-        debug_assert!(self.can_pass(now), "a segment that passes others by");
+        debug_assert!(self.can_pass(now), "a segment that overtakes others");
         let length = segment.header.len() + segment.bytes.len();
-        assert!(length <= MOST_PASSED && segment.gather.is_empty(), "a segment of {length} bytes does not pass");
+        assert!(length <= MOST_PASSED && segment.gather.is_empty(), "{length} bytes are too long, or gathered");
         self.outgoing.push(segment);
         self.pass_last(now, out);
     }
 
-    /// The same for the segment that is kept. Only after [`Connection::can_pass_kept`]. False: it has to wait all the
-    /// same.
+    /// As [`Connection::pass`], for the kept segment. Only if [`Connection::can_pass_kept`]. Returns false when it has
+    /// to wait after all.
     pub fn pass_kept(&mut self, now: Time, out: &mut Batch) -> bool {
-        debug_assert!(self.can_pass_kept(now), "a segment that passes others by");
+        debug_assert!(self.can_pass_kept(now), "a segment that overtakes others");
         let may = self.may_send_segments(0, now);
         if may {
             self.pass_last(now, out);
@@ -73,7 +72,7 @@ impl Connection {
     }
 
     fn pass_last(&mut self, now: Time, out: &mut Batch) {
-        let place = self.rails[0].place.expect("a segment passes only where the peer is");
+        let place = self.rails[0].place.expect("the fast path needs a validated path");
         let size = self.rails[0].mtu.current();
         let header = self.header(0);
         let Batch { bytes, pieces, .. } = out;
@@ -89,10 +88,10 @@ impl Connection {
         self.on_nothing_to_send();
     }
 
-    /// Has an untagged message written straight to where it is kept until it is acknowledged: at most `most` bytes;
-    /// `write` says how many it has, or that there is none. `head` gives the DDP header of the message in one segment;
-    /// one that is too long for a datagram is cut. [`Connection::transmit`] sends it. `None`: there is no room now, and
-    /// nothing was asked. `Some(None)`: there was no message.
+    /// Writes an untagged message of at most `most` bytes straight to the ring that keeps it until it is acknowledged;
+    /// `write` returns its length, or `None` if there is no message. `head` gives the DDP header of the message in one
+    /// segment; a message that is too long for a datagram is cut. [`Connection::transmit`] sends it. Returns `None`
+    /// when there is no room, without calling `write`; `Some(None)` when there was no message.
     pub fn write_message<'h>(
         &mut self,
         most: u32,
@@ -106,7 +105,7 @@ impl Connection {
         self.outgoing.write((most, room as u32), write, head)
     }
 
-    /// Whether [`Connection::transmit`] may write something though the source has nothing. It may say so in vain.
+    /// Whether [`Connection::transmit`] may write something though the source is empty. It may turn out to be nothing.
     #[must_use]
     pub fn is_due(&self, now: Time) -> bool {
         let [rail] = &self.rails[..] else { return true };

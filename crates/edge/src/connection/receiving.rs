@@ -1,4 +1,4 @@
-//! What arrives.
+//! Handling of received datagrams.
 
 use core::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::round_trip::nanos;
 use crate::sent::Packet;
 use crate::{Options, Sink, Verdict};
 
-/// `kPersistentCongestionThreshold` of RFC 9002 section 7.6.1: so many probe time-outs without one packet that arrives.
+/// `kPersistentCongestionThreshold` of RFC 9002 section 7.6.1, in probe timeouts without an acknowledgement.
 const PERSISTENT_TIMEOUTS: u64 = 3;
 
-/// What came of a packet's frames.
+/// The result of handling a packet's frames.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     eliciting: bool,
@@ -30,8 +30,8 @@ struct Outcome {
 }
 
 impl Connection {
-    /// Takes a datagram that [`weft_wire::edge::destination`] says is for this connection. What is not good is
-    /// counted and dropped.
+    /// Handles a datagram that [`weft_wire::edge::destination`] assigns to this connection. Invalid ones are counted
+    /// and dropped.
     pub fn receive(&mut self, datagram: &[u8], meta: &Meta, sink: &mut impl Sink) {
         let Some(packet) = self.admit(datagram, meta.now) else { return };
         let number = packet.header.number;
@@ -54,10 +54,11 @@ impl Connection {
             rail.received.take(number, meta.ecn, now);
         }
         if outcome.eliciting && outcome.good {
-            // Who waits for it asks for it. Else an answer is likely to take it along, or more comes.
+            // A sender that waits requests an acknowledgement. Otherwise an answer or more packets are likely to follow
+            // soon.
             let delay = self.settings.max_ack_delay;
             let at_once = packet.header.ack_now || meta.ecn & 3 == 3;
-            // Well before the peer has used up its credit: it must not stop.
+            // Well before the peer has used up its credit, so that it does not stall.
             let every = self.credit_of(index) / 4 / (datagram.len() as u32).max(1);
             let every = every.clamp(1, self.settings.ack_every);
             let rail = &mut self.rails[index];
@@ -65,7 +66,7 @@ impl Connection {
         }
     }
 
-    /// A packet that is whole, of this connection, new, and from somebody who may speak.
+    /// Parses and checks a packet: intact, of this connection, new, and from a confirmed peer.
     fn admit<'a>(&mut self, datagram: &'a [u8], now: Time) -> Option<Bytes<'a>> {
         let Ok(packet) = Bytes::parse(datagram) else {
             self.counters.unreadable += 1;
@@ -102,7 +103,7 @@ impl Connection {
         let right = confirms(packet, &expected);
         if right {
             self.confirmation = Confirmation::Done;
-            // The answer went, and this has come of it.
+            // This packet responds to the answer of set-up: an upper bound of the round trip.
             self.rails[0].trip.expect_at_most(now.since(self.begun));
             self.tell(Event::Confirmed);
             self.say_addresses();
@@ -134,7 +135,7 @@ impl Connection {
         outcome
     }
 
-    /// A segment. True when it is in its place.
+    /// Handles a segment. Returns true when it is placed.
     fn segment(&mut self, segment: &Segment<'_>, packet: &Bytes<'_>, sink: &mut impl Sink) -> bool {
         if self.phase != Phase::Open {
             return self.closing.peer_end.is_some();
@@ -166,7 +167,7 @@ impl Connection {
         self.counters.not_ready += 1;
         self.has_refused = true;
         let refused = NotReady { rail, number, position, round: self.round };
-        // What does not fit is as if it had never come, and comes again.
+        // A refusal that does not fit is dropped: the peer retransmits the segment.
         let _ = self.refusals.try_push(refused);
     }
 
@@ -197,8 +198,8 @@ impl Connection {
         }
     }
 
-    /// The peer, or somebody in its name, says what can't be true: nothing that it acknowledges can be believed (RFC
-    /// 9000 section 21.4).
+    /// The peer, or an attacker in its name, has claimed what cannot be true: no acknowledgement of it can be trusted
+    /// (RFC 9000 section 21.4).
     fn on_misbehaviour(&mut self, what: &[u8]) {
         self.counters.false_acks += 1;
         if self.phase == Phase::Open {
@@ -207,7 +208,7 @@ impl Connection {
         }
     }
 
-    /// Packets have arrived.
+    /// Handles newly acknowledged packets.
     fn on_acked(&mut self, index: usize, settled: &[Packet], ack: &Ack<'_>, now: Time) {
         let rail = &mut self.rails[index];
         let is_newest = |packet: &&Packet| packet.number == ack.largest && rail.is_of_path(packet.number);
@@ -227,7 +228,7 @@ impl Connection {
             }
             if packet.was_lost {
                 rail.sent.on_spurious(packet.number);
-                // The loss of a probe was none for the window either.
+                // The loss of a probe did not reduce the window either.
                 if !packet.contents.is_probe {
                     rail.window.on_spurious(packet.sent);
                     self.counters.spurious_losses += 1;
@@ -249,11 +250,11 @@ impl Connection {
         }
     }
 
-    /// What the receiver says about itself and the network: credit, drops of its socket, marks.
+    /// Handles the receiver's state in an acknowledgement: credit, drops of its socket, congestion marks.
     fn on_receiver_state(&mut self, index: usize, ack: &Ack<'_>, settled: &[Packet], now: Time) {
         let rail = &mut self.rails[index];
         rail.peer_largest = Some(ack.largest);
-        // Of what is acknowledged already nothing is to be asked.
+        // Nothing is to be requested of what is acknowledged already.
         rail.unasked = rail.unasked.min(rail.sent.in_flight());
         rail.credit = u64::from(ack.credit);
         let dropped = ack.overflows.wrapping_sub(rail.peer_overflows);
@@ -271,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Gives up what must be lost: it is sent again.
+    /// Declares packets lost by number or time, for retransmission.
     pub(crate) fn detect_loss(&mut self, index: usize, now: Time) {
         let mut lost = core::mem::take(&mut self.scratch);
         lost.clear();
@@ -289,9 +290,9 @@ impl Connection {
         self.rails[index].settle(now);
     }
 
-    /// Whether everything was lost over a time in which the rail was probed several times: then the path is another
-    /// one, or others fill it, and nothing is left of what was known of it (RFC 9002 section 7.6). `lost` is by
-    /// number. A number between them that is missing was acknowledged, or never used.
+    /// Persistent congestion (RFC 9002 section 7.6): whether all packets were lost over a time in which the rail was
+    /// probed several times. Then the path has changed or is full, and nothing known of it holds. `lost` is sorted by
+    /// number. A number missing between them was acknowledged, or never used.
     fn is_persistent(&self, index: usize, lost: &[Packet]) -> bool {
         let trip = &self.rails[index].trip;
         let timeout = trip.probe_timeout_ns().saturating_add(nanos(self.peer_ack_delay));
@@ -313,11 +314,11 @@ impl Connection {
         let black_hole = rail.mtu.on_lost(packet.number, packet.bytes as usize, rail.trip.smoothed(), now);
         self.counters.black_holes += u64::from(black_hole);
         if black_hole {
-            // It is another path now, on which large datagrams were lost for some time.
+            // The path has changed, or large datagrams have been lost on it for some time.
             rail.window.collapse(now);
         }
         if packet.contents.is_probe {
-            // It says something about sizes, nothing about congestion (RFC 8899 section 3).
+            // A lost MTU probe shows a size limit, not congestion (RFC 8899 section 3).
             return;
         }
         self.counters.packets_lost += 1;
@@ -331,7 +332,7 @@ impl Connection {
         self.send_again(packet);
     }
 
-    /// What a packet held is to be sent again, on whichever rail comes next.
+    /// Queues what a packet held for retransmission, on whichever rail sends next.
     pub(crate) fn send_again(&mut self, packet: &Packet) {
         self.outgoing.on_lost(&packet.contents);
         if matches!(self.phase, Phase::Open | Phase::Aborting) {
@@ -359,9 +360,9 @@ impl Connection {
             }
             self.send_again(&packet);
         }
-        // A new round was begun by a "go on" that this has overtaken: what was refused before may go again.
+        // A newer "go on" has overtaken this refusal: what was refused before may be sent again.
         self.on_go_on(refused.round);
-        // A round that is over was ended by a "go on" that has overtaken this.
+        // If the round is over, its "go on" has overtaken this refusal.
         if refused.round == self.peer_round {
             self.outgoing.hold(refused.position);
         }
@@ -409,7 +410,7 @@ mod tests {
     use crate::sent::Leaving;
     use crate::settings::Settings;
 
-    /// Sends ten packets, of which the last alone is acknowledged a second later: the others are lost.
+    /// Sends ten packets, of which only the last is acknowledged, a second later: the others are lost.
     fn lose(connection: &mut Connection, now: Time) {
         for _ in 0..10 {
             connection.rails[0].sent.push(&Leaving { now, bytes: 1200, ..Leaving::default() });

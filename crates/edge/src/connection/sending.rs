@@ -1,4 +1,4 @@
-//! What leaves: packets, in the order of what is urgent.
+//! Building of packets, most urgent frames first.
 
 use arrayvec::ArrayVec;
 use weft_base::Time;
@@ -17,34 +17,33 @@ use crate::rail::{Place, Rail};
 use crate::received::Packed;
 use crate::sent::{Contents, Leaving};
 
-/// With less room than this no further segment is put into a packet, so that bulk is not cut small.
+/// With less room than this no further segment is put into a packet, so that bulk is not cut into small segments.
 const LEAST_ROOM: usize = 256;
-/// A ping is as long as this at least: who knows nothing of the connection answers with a reset only if that is
-/// shorter.
+/// The minimum length of a ping: a peer without the connection answers with a reset only if that is shorter.
 const LEAST_PING: usize = RESET_LENGTH + 1;
-/// What an acknowledgement takes at most.
+/// The maximum length of an acknowledgement.
 pub(super) const MOST_ACK: usize = weft_wire::edge::ack::ACK_LENGTH + MAX_MORE_RANGES * RANGE_LENGTH;
 
 /// Refusals in one packet.
 const MOST_REFUSALS: usize = 24;
-/// What a confirmation takes.
+/// The length of a confirmation.
 const CONFIRM_LENGTH: usize = 1 + weft_wire::edge::PROOF_LENGTH;
 
-/// A packet in the making.
+/// A packet being built.
 pub(super) struct Draft<'a> {
-    /// On which it leaves, and where to.
+    /// The rail that sends it, and its destination.
     rail: usize,
     place: Place,
     builder: Builder<'a>,
     pieces: &'a mut Vec<Piece>,
-    /// Where the packet begins in the batch's bytes, and where those begin that are in no piece yet.
+    /// Where the packet begins in the batch's bytes, and where the bytes begin that are in no piece yet.
     start: usize,
     run: usize,
-    /// Bytes that come from elsewhere.
+    /// Bytes to be gathered.
     gathered: usize,
     contents: Contents,
     eliciting: bool,
-    /// It is to be acknowledged at once.
+    /// Whether it requests an immediate acknowledgement.
     asks: bool,
     is_empty: bool,
     to_end: bool,
@@ -90,7 +89,7 @@ impl<'a> Draft<'a> {
         self.builder.at() - self.start + self.gathered
     }
 
-    /// Puts what is in no piece yet into one.
+    /// Puts the bytes that are in no piece yet into one.
     fn end_run(&mut self) {
         let at = self.builder.at();
         if at > self.run {
@@ -100,15 +99,15 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Once so many bytes were sent larger datagrams are tried: many connections never send more than a few messages.
+/// Larger datagrams are probed once this many bytes were sent: many connections never send more than a few messages.
 const PROBE_FROM: u64 = 16 << 10;
 
 impl Connection {
-    /// Writes datagrams that are to leave now to the end of `out`, with segments of `source` if there is room for
-    /// them on the way. True when there are more for the next batch; else what is left waits for an acknowledgement, or
-    /// for [`Connection::next_timeout`].
+    /// Writes datagrams that may be sent now to the end of `out`, with segments of `source` as far as rails have room.
+    /// Returns true when there are more for the next batch; otherwise the rest waits for an acknowledgement, or for
+    /// [`Connection::next_timeout`].
     ///
-    /// What a piece gathers must be gathered before the source, or this, is told that positions are acknowledged.
+    /// Pieces must be gathered before the source, or this connection, learns of further acknowledgements.
     pub fn transmit(&mut self, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {
         if self.phase == Phase::Over {
             return false;
@@ -141,15 +140,15 @@ impl Connection {
         Header { ack_now: false, key_phase: false, rail: rail.id, destination: self.remote, number }
     }
 
-    /// One datagram. False when there is nothing to send.
+    /// Writes one datagram. Returns false when there is nothing to send.
     fn datagram(&mut self, turn: &Turn, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {
-        // Nobody is spoken to who has not confirmed: the address may be false.
+        // Nothing is sent to a caller before it has confirmed: its address may be false.
         if !self.is_confirmed() {
             return false;
         }
         let index = turn.rail;
         let is_alone = self.rails.len() == 1;
-        // Where what left last may be there first the peer would put it off, as if it had been lost.
+        // Where the last packet may be overtaken, the peer would put this segment off, as after a loss.
         self.outgoing.holds_fenced = !is_alone || !self.rails[0].sent.keeps_order();
         if is_alone && !self.is_word_due(0, now) && !(turn.segments && self.may_have_segments(source)) {
             return false;
@@ -160,9 +159,9 @@ impl Connection {
         let header = self.header(index);
         let Batch { bytes, pieces, .. } = out;
         let mut draft = Draft::new(bytes, pieces, &header, place);
-        // A rail that may be dead gets nothing but a probe.
+        // A rail that may be dead gets only probes.
         if has(turn.trusted, index) {
-            // Refusals come first: the peer would take what is not acknowledged for lost.
+            // Refusals first: otherwise the peer would declare the unacknowledged packets lost.
             self.controls(&mut draft);
         }
         for rail in (0..self.rails.len()).filter(|rail| turn.acknowledges(*rail)) {
@@ -177,7 +176,7 @@ impl Connection {
         if self.rails[index].probes > 0 && !draft.eliciting {
             draft.control(control::PING, &Frame::Ping);
         }
-        // What leaves anyway takes the acknowledgement with it, if there is room.
+        // A packet that is sent anyway carries the acknowledgement, if there is room.
         let pending = self.takes_ack_along(index, now) && self.refusals.is_empty();
         let pending = pending && turn.acknowledges(index);
         if pending && !draft.is_empty && !draft.to_end && draft.length() + MOST_ACK <= size {
@@ -195,8 +194,8 @@ impl Connection {
         self.outgoing.is_waiting() || self.is_close_due() || source.may_have()
     }
 
-    /// Nothing more leaves now. Where it is the pacer that keeps segments waiting, the sender does not lack data: the
-    /// window counts as used (RFC 9002 section 7.8), if [`Rail::is_well_used`].
+    /// Nothing more may be sent now. Where the pacer delays segments, the sender is not app-limited: the window counts
+    /// as used (RFC 9002 section 7.8) if [`Rail::is_well_used`].
     fn on_paced(&mut self, source: &impl Source) {
         let is_paced = |rail: &Rail| rail.paced_until.is_some() && rail.is_well_used();
         if !self.rails.iter().any(is_paced) || !self.has_segments(source) {
@@ -205,24 +204,24 @@ impl Connection {
         self.rails.iter_mut().filter(|rail| is_paced(rail)).for_each(|rail| rail.was_full = true);
     }
 
-    /// Whether there is a segment that could leave now, or room to take one from the source, which may have one.
+    /// Whether a segment may be sent now, or there is room to take one from the source, which may have one.
     fn has_segments(&mut self, source: &impl Source) -> bool {
         let budget = self.datagram_size() as u32;
         self.outgoing.next_waiting(0).is_some() || source.may_have() && self.outgoing.has_room(budget)
     }
 
-    /// Whether something else than a segment is to be said on a rail.
+    /// Whether anything but a segment is to be sent on a rail.
     pub(super) fn is_word_due(&self, index: usize, now: Time) -> bool {
         let says = self.pending != 0 || self.say_close_ack || !self.refusals.is_empty();
         says || self.rails[index].probes > 0 || self.is_ack_due(index, now)
     }
 
-    /// All is acknowledged and nothing more will come: the peer is to be told.
+    /// Whether everything is acknowledged and nothing more follows, so that the close is to be sent.
     pub(super) fn is_close_due(&self) -> bool {
         self.closing.wanted && !self.closing.said && self.outgoing.is_empty()
     }
 
-    /// When all places are taken, the oldest packet is given up: there must always be a way to say something.
+    /// When all packet slots are used, declares the oldest packet lost: there must always be room for control frames.
     fn make_room(&mut self, index: usize) {
         if let Some(packet) = self.rails[index].sent.make_room() {
             if packet.contents.is_probe {
@@ -251,18 +250,18 @@ impl Connection {
         rail.paced_until.is_none()
     }
 
-    /// Whether an acknowledgement is pending that is to go with a packet that leaves now. Where packets follow each
-    /// other so closely that one more leaves before it is due, it waits for that: then it stands for several, and each
-    /// side has less to say and to read. In bulk the peer waits for each.
+    /// Whether a pending acknowledgement is to be sent with a packet that leaves now. Where another packet follows
+    /// before the acknowledgement is due, it waits for that one: then it covers several packets, and each side sends
+    /// and parses fewer. In bulk the peer waits for each.
     pub(super) fn takes_ack_along(&self, index: usize, now: Time) -> bool {
         let rail = &self.rails[index];
         let next = now + 2 * now.since(rail.sent.last_sent());
-        // Who waits for its first round trip to be measured is not kept waiting: the peer may be such a one as well.
+        // Before the first round trip is measured nothing is delayed: the peer may not have measured one either.
         let waits = rail.trip.is_known() && !rail.received.is_bulk();
         rail.received.is_pending() && !(waits && rail.received.due().is_some_and(|due| due > next))
     }
 
-    /// Acknowledges the packets of a rail, which may be another than the one that the packet leaves on.
+    /// Acknowledges the packets of a rail, not necessarily the one that the packet is sent on.
     pub(super) fn acknowledge(&mut self, index: usize, draft: &mut Draft<'_>, now: Time) {
         let (credit, overflows) = (self.credit_of(index), self.overflows_of(index));
         let rail = &mut self.rails[index];
@@ -274,7 +273,7 @@ impl Connection {
 
     fn controls(&mut self, draft: &mut Draft<'_>) {
         let pending = core::mem::take(&mut self.pending);
-        // The rest goes with the next packet.
+        // The rest is sent with the next packet.
         let fit = self.refusals.len().min(MOST_REFUSALS);
         for refused in self.refusals.drain(..fit) {
             draft.frame(&Frame::NotReady(refused));
@@ -294,8 +293,8 @@ impl Connection {
         if pending & control::ADDRESSES != 0 {
             draft.control(control::ADDRESSES, &Frame::Addresses(self.own_addresses(&mut ArrayVec::new())));
         }
-        // Until one has arrived each packet has it, since a packet without it would be dropped. Alone it leaves when
-        // it is due.
+        // Each packet carries it until one is acknowledged, since a packet without it would be dropped. Alone it is
+        // sent when it is due.
         if pending & control::CONFIRM != 0 || !draft.is_empty {
             self.say_confirm(draft);
         }
@@ -315,7 +314,7 @@ impl Connection {
         draft.control(control::CLOSE, &Frame::Close(close));
     }
 
-    /// Puts segments into the packet: those that are to be sent again first, then new ones.
+    /// Puts segments into the packet: retransmissions first, then new ones.
     fn segments(&mut self, source: &mut impl Source, draft: &mut Draft<'_>, size: usize) {
         while usize::from(draft.contents.count) < MOST_IN_PACKET && !draft.to_end {
             let count = draft.contents.count;
@@ -337,14 +336,14 @@ impl Connection {
         }
     }
 
-    /// Bytes that a confirmation will take that is not in the packet yet.
+    /// Bytes of a confirmation that is still to be added to the packet.
     fn confirm_length(&self, draft: &Draft<'_>) -> usize {
         let missing =
             matches!(self.confirmation, Confirmation::Say(_)) && draft.contents.controls & control::CONFIRM == 0;
         if missing { CONFIRM_LENGTH } else { 0 }
     }
 
-    /// The next segment that may be sent, taken from the source if there is none waiting.
+    /// The next segment that may be sent, taken from the source if none is queued.
     fn next_segment(&mut self, source: &mut impl Source, room: usize, may_take: bool) -> Option<(u64, Option<u8>)> {
         loop {
             if let Some(found) = self.outgoing.next_waiting(0) {
@@ -358,7 +357,7 @@ impl Connection {
         }
     }
 
-    /// Takes a segment from the source: only an answer where there is no place for more.
+    /// Takes a segment from the source: only an answer when the places for requests are full.
     fn take_segment(&mut self, source: &mut impl Source, budget: u32) -> Option<()> {
         let is_full = !self.outgoing.has_places();
         if is_full && !source.hold_requests(true) {
@@ -371,13 +370,12 @@ impl Connection {
         taken
     }
 
-    /// Writes one segment, or a part of it. False when it does not fit.
+    /// Writes one segment, or a part of it. Returns false when it does not fit.
     pub(super) fn put_segment(&mut self, serial: u64, part: Option<u8>, draft: &mut Draft<'_>, room: usize) -> bool {
         let mut part = part;
         let mut length = self.outgoing.get(serial).length();
         if part.is_none() && SEGMENT_OVERHEAD + length > room {
-            // It was made for a larger datagram. With acknowledgements before it there may just be too little room
-            // now.
+            // It was made for a larger datagram. With acknowledgements before it there may be just too little room now.
             let confirms = if draft.contents.controls & control::CONFIRM == 0 { 0 } else { CONFIRM_LENGTH };
             if draft.length() > HEADER_LENGTH + confirms {
                 return false;
@@ -413,7 +411,7 @@ impl Connection {
         true
     }
 
-    /// When nothing is left to send and all is acknowledged, the peer is told.
+    /// When nothing is left to send and all is acknowledged, sends the close.
     fn close_if_done(&mut self, draft: &mut Draft<'_>) {
         if self.is_close_due() && draft.contents.count == 0 {
             self.closing.said = true;
@@ -422,7 +420,7 @@ impl Connection {
         }
     }
 
-    /// The packet leaves.
+    /// Completes the packet.
     pub(super) fn finish(&mut self, mut draft: Draft<'_>, now: Time, datagrams: &mut Vec<Datagram>) -> bool {
         let is_alone = self.rails.len() == 1;
         let rail = &mut self.rails[draft.rail];
@@ -452,7 +450,7 @@ impl Connection {
             rail.received.answer();
         }
         let stamp = if eliciting { rail.window.on_sent(rail.sent.in_flight(), now) } else { Stamp::default() };
-        // No other rail could overtake it.
+        // No other rail can overtake it.
         let arrives = if is_alone { now } else { now + rail.arrival() };
         rail.sent.push(&Leaving { now, arrives, bytes: in_flight, contents, ect: marked, stamp });
         let next = rail.sent.next_number();
@@ -475,18 +473,18 @@ impl Connection {
         true
     }
 
-    /// How large a datagram is to be tried, if it is time for that.
+    /// The size of the MTU probe to send, if one is due.
     pub(super) fn path_probe(&self, index: usize) -> Option<usize> {
         let rail = &self.rails[index];
         let size = rail.mtu.wanted()?;
         let open = self.phase == Phase::Open && matches!(self.confirmation, Confirmation::Done);
-        // Nothing is to wait for a probe: it goes when the peer is known to answer, and there is something to be
-        // gained.
+        // MTU probes delay nothing else: one is sent only when the peer is known to answer and a larger size is
+        // possible.
         let is_time = open && self.outgoing.end() >= PROBE_FROM && rail.peer_largest.is_some() && rail.backoff == 0;
         (is_time && rail.sent.has_room(true)).then_some(size)
     }
 
-    /// Finds out whether a larger datagram passes.
+    /// Sends an MTU probe.
     fn probe_path(&mut self, index: usize, now: Time, out: &mut Batch) {
         let Some(size) = self.path_probe(index) else { return };
         let Some(place) = self.rails[index].place.filter(|_| !out.is_full(size)) else { return };
@@ -504,7 +502,7 @@ impl Connection {
         rail.mtu.on_probe_sent(header.number, size);
     }
 
-    /// Asks whether the peer is where it was seen.
+    /// Challenges the peer's address.
     fn challenge(&mut self, index: usize, now: Time, out: &mut Batch) {
         if out.is_full(LEAST_PING) {
             return;
@@ -520,14 +518,14 @@ impl Connection {
         }
     }
 
-    /// Answers a challenge where it came from.
+    /// Answers a challenge at the address that sent it.
     fn respond(&mut self, index: usize, now: Time, out: &mut Batch) {
         if let Some((bytes, place)) = self.rails[index].response.take() {
             self.aside(index, &Frame::Response(bytes), place, now, out);
         }
     }
 
-    /// One frame in a packet to some address, which nobody has to acknowledge: who waits for it asks again.
+    /// Sends one frame to an address in a packet that needs no acknowledgement: the peer repeats its request.
     fn aside(&mut self, index: usize, frame: &Frame<'_>, place: Place, now: Time, out: &mut Batch) {
         if out.is_full(LEAST_PING) {
             return;
@@ -542,7 +540,7 @@ impl Connection {
 }
 
 impl Draft<'_> {
-    /// Payload and its CRC: at hand, or to be gathered.
+    /// Payload and its CRC: copied, or to be gathered.
     fn payload(&mut self, sendable: &Sendable<'_>) {
         let Sendable { inline, gather, in_place, .. } = *sendable;
         if gather.is_empty() {

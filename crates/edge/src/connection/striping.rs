@@ -1,5 +1,5 @@
-//! Striping: which rail the next datagram leaves on, the one over which it is likely to arrive first; which rails are
-//! trusted with data and acknowledgements; and what is sent again over a faster rail before it was lost.
+//! Striping: chooses the rail for the next datagram, the one over which it is likely to arrive first; which rails are
+//! trusted with data and acknowledgements; and what is retransmitted over a faster rail before it was lost.
 
 use core::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::rail::Rail;
 /// Rails, as bits.
 pub(crate) type RailSet = u16;
 
-/// What leaves next.
+/// What to send next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) rail: usize,
-    /// Segments may be in it. If not, there is something else to say on this rail.
+    /// It may hold segments. If not, this rail has other frames to send.
     pub(super) segments: bool,
-    /// Rails that are known to no harm. Acknowledgements of the others travel on one of these.
+    /// Rails that are not suspect. Acknowledgements of the others are sent on one of these.
     pub(super) trusted: RailSet,
 }
 
-/// Datagrams that leave on one rail, one after the other.
+/// Consecutive datagrams on one rail.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     rail: usize,
-    /// The longest that one of them may take.
+    /// The longest arrival time that one of them may have.
     until: Duration,
 }
 
 impl Turn {
-    /// Whether an acknowledgement of the packets of `index` may be in it: on the rail itself, so that round trips are
-    /// those of one rail, unless that may be lost.
+    /// Whether the packet may acknowledge packets of rail `index`: on the rail itself, so that round trips are those of
+    /// one rail, unless that rail is suspect.
     pub(super) fn acknowledges(&self, index: usize) -> bool {
         if has(self.trusted, index) { index == self.rail } else { has(self.trusted, self.rail) }
     }
@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    /// The next datagram. `run`: the rail that datagrams leave on one after the other.
+    /// The next datagram. `run`: the rail that consecutive datagrams are sent on.
     pub(super) fn turn(&mut self, run: &mut Option<Run>, now: Time) -> Turn {
         if self.rails.len() == 1 {
             return Turn { rail: 0, segments: self.may_send_segments(0, now), trusted: 1 };
@@ -82,18 +82,18 @@ impl Connection {
         Turn { rail, segments, trusted }
     }
 
-    /// Datagrams go on leaving on a rail, of those that are open, while they arrive not much later than they would over
-    /// the next best: what leaves on one rail together is one system call, and one packet to both hosts' kernels.
+    /// Keeps sending on one of the open rails while datagrams arrive not much later than over the next best: datagrams
+    /// that leave on one rail together take one system call, and are one packet to both hosts' kernels.
     ///
-    /// Not much is what the pacer lets go together, and an eighth of a round trip: where nothing waits in queues that
-    /// is a few datagrams, and short messages are spread as evenly as they can be.
+    /// "Not much" is a pacer burst plus an eighth of a round trip: with empty queues a few datagrams, so that short
+    /// messages are spread evenly.
     fn run_on(&self, rail: usize, open: RailSet) -> Run {
         let next = self.soonest(open & !(1 << rail)).map(|next| self.rails[next].arrival());
         let slack = (self.rails[rail].trip.smoothed() / 8).min(self.settings.batch_time / 2);
         Run { rail, until: next.map_or(Duration::MAX, |next| next.saturating_add(slack)) }
     }
 
-    /// Whether something is to be said on this rail and no other.
+    /// Whether this rail has frames to send that no other can.
     fn speaks(&self, index: usize, trusted: RailSet, now: Time) -> bool {
         let rail = &self.rails[index];
         let acknowledges = has(trusted, index) && self.is_ack_due(index, now);
@@ -109,12 +109,12 @@ impl Connection {
         (0..self.rails.len()).filter(|index| has(rails, *index)).min_by_key(|index| self.rails[*index].arrival())
     }
 
-    /// The source has nothing, or may give nothing: there is time to send again what is on its way over slower rails,
-    /// as far as it would arrive sooner over this one. True when there is such a packet.
+    /// The source has nothing, or may give nothing: retransmits what is in flight on slower rails, if it would arrive
+    /// sooner over this one. Returns true when there is such a packet.
     ///
-    /// In bulk, where the source may give nothing because enough is under way, what is sent again takes the place of
-    /// what is new a moment later. So only what takes more than twice as long is worth it: rails that are alike, of
-    /// which one or the other is a little ahead, send nothing twice.
+    /// In bulk, where the source may give nothing because enough is in flight, a retransmission takes the place of new
+    /// data a moment later. So only packets that take more than twice as long are retransmitted: rails of similar speed
+    /// send nothing twice.
     pub(super) fn overtake(&mut self, index: usize, now: Time) -> bool {
         if self.rails.len() == 1 || self.phase != Phase::Open {
             return false;
@@ -132,7 +132,7 @@ impl Connection {
         false
     }
 
-    /// Nothing is left to send: what the rails deliver from here on is less than they could.
+    /// Nothing is left to send: from here on the rails' delivery rates are app-limited.
     pub(super) fn on_nothing_to_send(&mut self) {
         for rail in self.rails.iter_mut().filter(|rail| rail.is_live() && rail.window_is_open()) {
             rail.window.on_app_limited(rail.sent.in_flight());
@@ -142,7 +142,7 @@ impl Connection {
 }
 
 impl Rail {
-    /// After how long a datagram arrives that leaves now: bytes under way by the rate, and half a round trip.
+    /// How long a datagram sent now takes to arrive: the bytes in flight at the rail's rate, and half a round trip.
     pub(crate) fn arrival(&self) -> Duration {
         let trip = self.trip.smoothed_ns();
         let queued = self.sent.in_flight() + self.mtu.current() as u64;

@@ -1,4 +1,4 @@
-//! A call that was let in, until the caller has confirmed.
+//! An accepted call, until the caller has confirmed.
 
 use std::net::SocketAddr;
 
@@ -12,9 +12,9 @@ use super::{Fresh, Heard, UNPROVED, Words, established, terms};
 use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
-/// A call that was let in. The answer may take its time, is given once, and is said again when the hello comes again;
-/// so nothing here has a timer. It is kept until the connection says [`Event::Confirmed`](crate::Event::Confirmed) or
-/// ends.
+/// A call that passed the door. It may be answered late, is answered once, and repeats its answer to a repeated hello;
+/// so nothing here has a timer. It is kept until the connection reports [`Event::Confirmed`](crate::Event::Confirmed)
+/// or ends.
 #[derive(Debug)]
 pub struct Answering {
     fresh: Fresh,
@@ -28,7 +28,7 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// Lets a call in.
+    /// From a call that passed the door.
     #[must_use]
     pub fn new(visit: &Visit<'_>, door: &Door, fresh: Fresh) -> Self {
         Self {
@@ -42,13 +42,13 @@ impl Answering {
         }
     }
 
-    /// What this side calls the connection.
+    /// This side's id of the connection.
     #[must_use]
     pub fn id(&self) -> ConnectionId {
         self.fresh.id
     }
 
-    /// Whose call it is: address, and what the caller calls the connection. A hello with both is this one again.
+    /// The caller's address and its id of the connection. A hello with both belongs to this call.
     #[must_use]
     pub fn caller(&self) -> (SocketAddr, ConnectionId) {
         (self.from, self.remote)
@@ -60,7 +60,7 @@ impl Answering {
         u128::from_be_bytes(self.hello().1.terms.nonce)
     }
 
-    /// What the caller's application said.
+    /// The caller application's part of set-up.
     #[must_use]
     pub fn heard(&self) -> Heard {
         Heard::of(&self.hello().1.terms)
@@ -69,11 +69,11 @@ impl Answering {
     fn hello(&self) -> (Setup<'_>, Hello<'_>) {
         match Setup::parse(&self.hello) {
             Ok(setup @ Setup { message: Message::Hello(hello), .. }) => (setup, hello),
-            _ => unreachable!("it was read when it came"),
+            _ => unreachable!("it was parsed when it was received"),
         }
     }
 
-    /// Accepts. The answer is written to the end of `out`; it goes to [`Answering::caller`].
+    /// Accepts the call. The answer is written to the end of `out`, for [`Answering::caller`].
     ///
     /// # Panics
     /// When private data are longer than 512 bytes, or it was answered before: bugs of the caller.
@@ -90,11 +90,11 @@ impl Answering {
         self.established(session.as_ref(), settings)
     }
 
-    /// What proves that this side has the key, if there is one.
+    /// The proof that this side has the key, if there is one.
     fn prove(&self, accept: &Setup<'_>) -> Option<([u8; ANSWER_PROOF_LENGTH], Session)> {
         let key = self.key.as_ref()?;
         let (setup, hello) = self.hello();
-        let call = hello.proof.expect("the door has seen one");
+        let call = hello.proof.expect("the door has checked for one");
         Some(Handshake::answer(key, &self.fresh.secret, (&setup.covered(), call), &accept.covered()))
     }
 
@@ -108,7 +108,7 @@ impl Answering {
         established(like, &self.hello().1.terms)
     }
 
-    /// Rejects.
+    /// Rejects the call.
     ///
     /// # Panics
     /// As [`Answering::accept`].
@@ -122,14 +122,13 @@ impl Answering {
         Setup { destination: self.remote, source: self.fresh.id, message }
     }
 
-    /// What was answered; empty as long as nothing was. Said again unasked, it finds out whether a caller that says
-    /// nothing is still there.
+    /// The answer; empty before there is one. Sent again unasked, it probes a silent caller.
     #[must_use]
     pub fn answer(&self) -> &[u8] {
         &self.answer
     }
 
-    /// The hello has come again: the answer, too, or that it takes time, is written to the end of `out`. False when
+    /// The hello was received again: writes the answer, or that it is pending, to the end of `out`. Returns false when
     /// it is another hello under the same name, which is dropped.
     pub fn repeat(&self, visit: &Visit<'_>, out: &mut Vec<u8>) -> bool {
         if visit.plain() != self.hello {

@@ -1,4 +1,4 @@
-//! Who calls.
+//! The calling side of set-up.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -17,19 +17,19 @@ use super::{Fresh, Heard, UNPROVED, Words, established, objection, terms};
 use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
-/// So often a caller lets itself be sent for a cookie.
+/// The maximum number of cookies that a caller accepts.
 const MAX_RETRIES: u32 = 3;
 
-/// How patient a caller is.
+/// Timeouts of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetupTimes {
-    /// A hello is said again after this, then after twice as long, and so on.
+    /// The hello is retransmitted after this time, then after twice as long, and so on.
     pub first_repeat: Duration,
-    /// But at the latest after this.
+    /// The longest time between two retransmissions.
     pub longest_repeat: Duration,
-    /// Without a word for so long the call has failed.
+    /// The call fails when nothing was received for this long.
     pub silence: Duration,
-    /// Who is told to wait waits so long in all.
+    /// The longest total wait for an answer that the peer says is pending.
     pub answer: Duration,
 }
 
@@ -44,50 +44,50 @@ impl Default for SetupTimes {
     }
 }
 
-/// Whom to call, and as whom.
+/// Parameters of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// Where.
+    /// The address to call.
     pub to: SocketAddr,
-    /// As whom.
+    /// Fresh values of this call.
     pub fresh: Fresh,
     /// The job's key, if it has one.
     pub key: Option<&'a Key>,
-    /// From which reset tokens are made, as in [`DoorSettings`](super::DoorSettings).
+    /// Key of reset tokens, as in [`DoorSettings`](super::DoorSettings).
     pub host: &'a Key,
-    /// What the application says.
+    /// The application's part of set-up.
     pub words: Words<'a>,
-    /// How patient it is.
+    /// Timeouts.
     pub times: SetupTimes,
 }
 
-/// What comes of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It is accepted.
+    /// The call was accepted.
     Accepted(Box<Established>, Heard),
-    /// It is not.
+    /// The call was rejected.
     Rejected {
-        /// Why.
+        /// The reason.
         reason: Reject,
-        /// What the application there says.
+        /// Private data of the application there.
         private_data: Vec<u8>,
     },
-    /// They speak only these versions there.
+    /// The peer supports only these versions.
     Versions(ArrayVec<u32, MAX_VERSIONS>),
-    /// Nobody answers. `heard`: somebody had said that it takes time.
+    /// No answer. `heard`: the peer said that an answer is pending.
     Silence {
-        /// Whether somebody was there.
+        /// Whether the peer has sent anything.
         heard: bool,
     },
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Debug)]
 pub struct Caller {
     to: SocketAddr,
     fresh: Fresh,
-    /// With which the key is proved, if there is one, and what begins it.
+    /// The handshake and its first message, if there is a key to prove.
     handshake: Option<(Handshake, [u8; CALL_PROOF_LENGTH])>,
     reset_token: [u8; 16],
     private_data: ArrayVec<u8, MAX_PRIVATE_DATA>,
@@ -100,19 +100,18 @@ pub struct Caller {
     repeat_at: Time,
     repeat_after: Duration,
     begun: Time,
-    /// When the hello was said first, as it is now.
+    /// When the current hello was first sent.
     said_at: Option<Time>,
     heard_at: Option<Time>,
     is_over: bool,
     /// Datagrams that were dropped: damaged, forged, not of this call.
     dropped: u64,
-    /// One of them said that the call is accepted, without the proof that its sender has the key, or with one where
-    /// there is no key.
+    /// One of them accepted the call without a proof of the key, or with a proof where there is no key.
     is_unproved: bool,
 }
 
 impl Caller {
-    /// Calls. [`Caller::transmit`] says the hello.
+    /// Starts a call. [`Caller::transmit`] writes the hello.
     ///
     /// # Panics
     /// When private data are longer than 512 bytes: a bug of the user.
@@ -163,13 +162,13 @@ impl Caller {
         Setup { destination: ConnectionId::default(), source: self.fresh.id, message }
     }
 
-    /// What this side calls the connection.
+    /// This side's id of the connection.
     #[must_use]
     pub fn id(&self) -> ConnectionId {
         self.fresh.id
     }
 
-    /// Where the hello goes.
+    /// The address of the called side.
     #[must_use]
     pub fn to(&self) -> SocketAddr {
         self.to
@@ -181,20 +180,20 @@ impl Caller {
         self.dropped
     }
 
-    /// Whether this side has a key to be proved.
+    /// Whether this side has a key to prove.
     #[must_use]
     pub fn has_key(&self) -> bool {
         self.handshake.is_some()
     }
 
-    /// Whether somebody has accepted the call who has another key, or has one where this side has none; or somebody in
-    /// between who has none.
+    /// Whether the call was accepted without a valid proof: by a peer with another key, or with a key where this side
+    /// has none; or by an attacker on the path.
     #[must_use]
     pub fn is_unproved(&self) -> bool {
         self.is_unproved
     }
 
-    /// Writes the hello to the end of `out` if it is due. True when it did.
+    /// Writes the hello to the end of `out` if it is due. Returns true when it did.
     pub fn transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         if self.is_over || self.repeat_at > now {
             return false;
@@ -219,7 +218,7 @@ impl Caller {
         }
     }
 
-    /// Time has passed.
+    /// Handles timers.
     pub fn handle_timeout(&mut self, now: Time) -> Option<Outcome> {
         if self.is_over || now < self.ends_at() {
             return None;
@@ -232,7 +231,7 @@ impl Caller {
         Some(outcome)
     }
 
-    /// Takes a datagram of set-up for this call. What is not good is counted and dropped.
+    /// Handles a datagram of set-up for this call. Invalid ones are counted and dropped.
     pub fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: Time) -> Option<Outcome> {
         let Some(setup) = Setup::parse(datagram).ok().filter(|setup| self.is_mine(setup, from)) else {
             self.dropped += 1;
@@ -267,7 +266,7 @@ impl Caller {
         self.repeat_at = now;
     }
 
-    /// A list with the version that was asked for is a lie of somebody in between.
+    /// A list that contains the version of the hello is forged.
     fn on_versions(&mut self, versions: &Versions<'_>) -> Option<Outcome> {
         if versions.iter().any(|version| version == VERSION) {
             self.dropped += 1;
@@ -277,7 +276,7 @@ impl Caller {
     }
 
     fn on_accept(&mut self, accept: &Accept<'_>, setup: &Setup<'_>, now: Time) -> Option<Outcome> {
-        // The answer repeats no offer that was made: what it must have understood, it has.
+        // The answer repeats no offer: the peer has understood those that it must.
         let is_strange = objection(&accept.terms.offers, false).is_some() || setup.source == ConnectionId::default();
         let Some(confirmation) = self.confirmation(accept, setup).filter(|_| !is_strange) else {
             self.dropped += 1;
@@ -294,7 +293,7 @@ impl Caller {
         self.end(Outcome::Accepted(Box::new(established), Heard::of(&accept.terms)))
     }
 
-    /// What confirms, if the answer proves what it is to prove.
+    /// The confirmation, if the answer proves what it must.
     fn confirmation(&mut self, accept: &Accept<'_>, setup: &Setup<'_>) -> Option<[u8; PROOF_LENGTH]> {
         let confirmation = match (&mut self.handshake, accept.proof) {
             (None, None) => Some(UNPROVED),

@@ -1,4 +1,4 @@
-//! The door: what a port says to those that it does not know. It keeps nothing about anybody.
+//! The door: answers datagrams of unknown callers. It keeps no state per caller.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use super::handshake::Handshake;
 use super::key::{Key, Use};
 use super::{epoch, objection};
 
-/// A cookie: when it was made, in nanoseconds, and a code over that and whom it was made for.
+/// A cookie: when it was made, in nanoseconds, and a code over that and the caller.
 const COOKIE_LENGTH: usize = 8 + 16;
 
 /// Settings of a [`Door`].
@@ -19,56 +19,55 @@ const COOKIE_LENGTH: usize = 8 + 16;
 pub struct DoorSettings {
     /// The job's key, if it has one.
     pub key: Option<Key>,
-    /// From which reset tokens are made. Who has the same after it was started anew is believed that it has
-    /// forgotten.
+    /// Key of reset tokens. A process that has the same one after a restart can prove that it has forgotten a
+    /// connection.
     pub host: Key,
-    /// Random, of this process: cookies are made from it.
+    /// Random key of this process, for cookies.
     pub secret: Key,
-    /// How long a cookie is good. Its secret is another one after each such time.
+    /// The lifetime of a cookie. Its secret changes after each.
     pub cookie_lifetime: Duration,
 }
 
-/// What was counted.
+/// Counters of a door.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DoorCounters {
-    /// Hellos that were let in.
+    /// Hellos that passed.
     pub calls: u64,
-    /// Hellos that were told to come again with a cookie.
+    /// Hellos that were answered with a cookie.
     pub cookies: u64,
-    /// Hellos with a cookie that is not good, or not any more.
+    /// Hellos with an invalid or expired cookie.
     pub bad_cookies: u64,
-    /// Hellos of a version that is not spoken here.
+    /// Hellos of an unsupported version.
     pub versions: u64,
-    /// Hellos that were rejected for what they offer, or for a key that one side does not have.
+    /// Hellos rejected for their offers, or because only one side has a key.
     pub rejected: u64,
-    /// Hellos that were rejected because their caller has another key.
+    /// Hellos rejected because the caller has another key.
     pub other_keys: u64,
     /// Datagrams that are damaged, too short to be answered, or no hello.
     pub unreadable: u64,
-    /// Packets of connections that are not known, and were answered with a reset.
+    /// Packets of unknown connections, answered with a reset.
     pub resets: u64,
 }
 
-/// Somebody who is at the door.
+/// A hello at the door.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit<'a> {
-    /// What it calls the connection.
+    /// The caller's id of the connection.
     pub id: ConnectionId,
-    /// Where it is, or says that it is.
+    /// The source address, which may be false.
     pub from: SocketAddr,
     /// What it says.
     pub hello: Hello<'a>,
 }
 
 impl Visit<'_> {
-    /// What no other hello has: its caller's nonce. With a key nobody else can make a good hello with it.
+    /// A unique name of the hello: its caller's nonce. With a key no other caller can make a valid hello with it.
     #[must_use]
     pub fn name(&self) -> u128 {
         u128::from_be_bytes(self.hello.terms.nonce)
     }
 
-    /// The hello as it was before there was a cookie: a caller may be sent for another cookie after its call was let
-    /// in.
+    /// The hello without its cookie: a caller may be sent another cookie after its call was accepted.
     pub(super) fn plain(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.setup(Hello { cookie: &[], ..self.hello }).emit(&mut bytes, 0);
@@ -80,14 +79,14 @@ impl Visit<'_> {
     }
 }
 
-/// What becomes of a datagram at the door.
+/// The result for a datagram at the door.
 #[derive(Debug)]
 pub enum Knock<'a> {
     /// It is dropped.
     Dropped,
-    /// It is answered: the answer goes back where it came from, and nothing is kept.
+    /// An answer was written, for its source address; nothing is kept.
     Answered,
-    /// It was a call, and is answered with a rejection for this reason; nothing is kept.
+    /// A call, answered with a rejection for this reason; nothing is kept.
     Refused(Reject),
     /// A call.
     Call(Visit<'a>),
@@ -117,8 +116,8 @@ impl Door {
         &self.settings
     }
 
-    /// A datagram of set-up with destination 0 has come. `crowded`: there are so many calls that an address is to be
-    /// proved first. An answer is written to the end of `out`.
+    /// Handles a datagram of set-up with destination 0. `crowded`: there are so many calls that addresses must be
+    /// validated first. An answer is written to the end of `out`.
     pub fn knock<'a>(
         &mut self,
         datagram: &'a [u8],
@@ -145,7 +144,7 @@ impl Door {
         if crowded && !self.has_cookie(&visit, now) {
             return self.ask_for_cookie(&visit, now, out);
         }
-        // After the cookie: it takes more than that.
+        // After the cookie, because it costs more.
         if !self.has_key(&visit) {
             self.counters.other_keys += 1;
             return refuse(&visit, Reject::OtherKey, out);
@@ -160,9 +159,9 @@ impl Door {
         answer(visit, Message::Reject { reason, private_data }, out);
     }
 
-    /// What to answer to a packet of a connection that is not known, if it is long enough to be answered.
+    /// The reset for a packet of an unknown connection, if the packet is long enough to be answered.
     pub fn reset(&mut self, datagram: &[u8], id: ConnectionId) -> Option<[u8; RESET_LENGTH]> {
-        // An answer is shorter than the question: two who have both forgotten do not go on for ever.
+        // A reset is shorter than its cause: two sides that have both forgotten do not answer each other forever.
         if datagram.len() <= RESET_LENGTH {
             return None;
         }
@@ -190,8 +189,7 @@ impl Door {
         visit.hello.proof.is_some_and(|proof| Handshake::is_call(key, &hello, proof))
     }
 
-    /// Another version of Edge: it gets the list of those that are spoken here, which is not longer than what it
-    /// sent.
+    /// Answers a hello of another version with the list of supported versions, which is not longer than the hello.
     fn list_versions<'a>(&mut self, datagram: &[u8], out: &mut Vec<u8>) -> Knock<'a> {
         let (start, Ok(invariant)) = (out.len(), setup::invariant(datagram)) else { return self.unreadable() };
         if !invariant.hello || invariant.version == VERSION {
@@ -237,7 +235,7 @@ impl Door {
     }
 }
 
-/// Whom a cookie is for: address, port, what the caller calls the connection; and when it was made.
+/// The caller that a cookie is for: address, port, the caller's id of the connection; and when it was made.
 fn whom(visit: &Visit<'_>, made: &[u8; 8]) -> [Vec<u8>; 3] {
     let address = match visit.from.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),

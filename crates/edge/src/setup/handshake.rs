@@ -12,32 +12,32 @@ use weft_wire::edge::setup::{ANSWER_PROOF_LENGTH, CALL_PROOF_LENGTH};
 use super::key::{Key, Use};
 
 const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
-/// What the prologue begins with.
+/// The beginning of the prologue.
 const LABEL: &[u8] = b"Weft Edge 1 set-up";
 const DIGEST_LENGTH: usize = 32;
 
-/// Where a handshake of this name and order fails there is a mistake in this file, not in what a peer has sent.
+/// A handshake that fails in spite of this name and order is a bug in this file, not a peer's fault.
 const IN_ORDER: &str = "the handshake is in its order";
 
-/// A call's handshake under way.
+/// A call's handshake in progress.
 #[derive(Debug)]
 pub(super) struct Handshake {
     state: Box<HandshakeState>,
     heard: Option<Heard>,
 }
 
-/// An answer that was made with the key: the library takes one. What came with it may have been changed on its way,
-/// and may come again as it was.
+/// An answer made with the key: the library accepts only one. The rest of its datagram may have been changed on the
+/// path, and may be received again unchanged.
 #[derive(Debug)]
 struct Heard {
     message: [u8; ANSWER_PROOF_LENGTH],
-    /// What it is over.
+    /// Digest of what it covers.
     digest: [u8; DIGEST_LENGTH],
     session: Session,
 }
 
 impl Handshake {
-    /// Begins one. `secret` is random and used once; `hello` is what the message that is returned covers.
+    /// Starts a handshake. `secret` is random and used once; the returned message covers `hello`.
     pub(super) fn call(key: &Key, secret: &[u8; 32], hello: &[u8]) -> (Self, [u8; CALL_PROOF_LENGTH]) {
         let mut state = state(key, Some(*secret), hello, |builder| builder.build_initiator());
         let mut message = [0; CALL_PROOF_LENGTH];
@@ -46,12 +46,12 @@ impl Handshake {
         (Self { state, heard: None }, message)
     }
 
-    /// Whether `message` was made with this key, over this hello. Nothing but hashes is computed for that.
+    /// Whether `message` was made with this key, over this hello. Computes hashes only.
     pub(super) fn is_call(key: &Key, hello: &[u8], message: &[u8; CALL_PROOF_LENGTH]) -> bool {
         state(key, None, hello, |builder| builder.build_responder()).read_message(message, &mut []).is_ok()
     }
 
-    /// Answers a call, which [`Handshake::is_call`]. `answer` is what the message that is returned covers.
+    /// Answers a call, which [`Handshake::is_call`]. The returned message covers `answer`.
     pub(super) fn answer(
         key: &Key,
         secret: &[u8; 32],
@@ -59,15 +59,15 @@ impl Handshake {
         answer: &[u8],
     ) -> ([u8; ANSWER_PROOF_LENGTH], Session) {
         let mut state = state(key, Some(*secret), hello, |builder| builder.build_responder());
-        state.read_message(call, &mut []).expect("it was read when it came");
+        state.read_message(call, &mut []).expect("it was checked when it was received");
         let mut message = [0; ANSWER_PROOF_LENGTH];
         let length = state.write_message(&digest(answer), &mut message).expect(IN_ORDER);
         assert_eq!(length, ANSWER_PROOF_LENGTH);
         (message, Session::of(&mut state))
     }
 
-    /// An answer to this call has come, with a message that is to cover it. `None` when it was not made with the key,
-    /// for this call, and over this answer; the handshake goes on with the next one then.
+    /// Handles an answer to this call, with a message that is to cover it. Returns `None` when it was not made with the
+    /// key, for this call, and over this answer; the handshake then continues with the next one.
     pub(super) fn finish(&mut self, answer: &[u8], message: &[u8; ANSWER_PROOF_LENGTH]) -> Option<&Session> {
         if self.heard.is_none() {
             let mut digest = [0; DIGEST_LENGTH];
@@ -83,13 +83,12 @@ fn digest(bytes: &[u8]) -> [u8; DIGEST_LENGTH] {
     Sha256::digest(bytes).into()
 }
 
-/// What both sides have after a handshake, and nobody else.
+/// The secrets that only the two sides of a handshake have.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Over all that was said.
+    /// Hash over all messages.
     hash: [u8; 32],
-    /// From which what the caller says is to be proved and sealed. It is no key of a cipher itself: each use has its
-    /// own, which is derived from this one.
+    /// From it keys for the caller's messages are derived. It is no key of a cipher itself: each use has its own.
     calls: Key,
 }
 
@@ -101,7 +100,7 @@ impl Session {
         Self { hash, calls: Key::new(&calls).expect("32 bytes are enough for a key") }
     }
 
-    /// With what the caller confirms.
+    /// The caller's confirmation.
     pub(super) fn confirmation(&self) -> [u8; PROOF_LENGTH] {
         self.calls.prove(Use::Confirm, &[&self.hash])
     }
@@ -121,7 +120,7 @@ fn state(
     Box::new(state.expect("all that it needs was given"))
 }
 
-/// Ciphers and hashes of the library, and random bytes that were drawn elsewhere: there is no source of them here.
+/// Ciphers and hashes of the library, with random bytes drawn elsewhere: there is no source of them here.
 #[derive(Clone, Copy)]
 struct Given(Option<[u8; 32]>);
 
@@ -144,7 +143,7 @@ impl CryptoResolver for Given {
 }
 
 impl Random for Given {
-    /// Once, so that no two keys are made of the same bytes.
+    /// Only once, so that no two keys are made of the same bytes.
     fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), snow::Error> {
         let bytes = self.0.take().filter(|bytes| bytes.len() == out.len()).ok_or(snow::Error::Rng)?;
         out.copy_from_slice(&bytes);
@@ -160,8 +159,8 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What a program says that was written from the specification of Noise alone, with no line of this one or of its
-    /// library; `docs/wire.md` has the same bytes.
+    /// Messages of a program that was written from the specification of Noise alone, without this code or its library;
+    /// `docs/wire.md` has the same bytes.
     #[test]
     fn messages_as_others_would_make_them() {
         let key = Key::new(&[1; 32]).unwrap();

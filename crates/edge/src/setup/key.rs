@@ -1,4 +1,4 @@
-//! HMAC-SHA-256: keys that are derived, cookies, reset tokens, and what confirms a set-up.
+//! HMAC-SHA-256: derived keys, cookies, reset tokens, and confirmations.
 
 use core::fmt;
 
@@ -6,11 +6,11 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use weft_wire::edge::{ConnectionId, PROOF_LENGTH, RESET_TOKEN_LENGTH};
 
-/// A secret. It is not shown, and does not go over the wire.
+/// A secret. It is never shown or sent.
 #[derive(Clone)]
 pub struct Key(Hmac<Sha256>);
 
-/// What a code is for, so that none is taken for another one.
+/// The purpose of a code, so that none is valid for another one.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Use {
@@ -22,10 +22,10 @@ pub(super) enum Use {
 }
 
 impl Key {
-    /// The fewest bytes of a key.
+    /// The minimum length of a key in bytes.
     pub const SHORTEST: usize = 16;
 
-    /// This key. `None` when it has fewer than [`Key::SHORTEST`] bytes: it could be guessed.
+    /// A key of these bytes. `None` when there are fewer than [`Key::SHORTEST`]: it could be guessed.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         Hmac::new_from_slice(bytes).ok().filter(|_| bytes.len() >= Self::SHORTEST).map(Self)
@@ -36,7 +36,7 @@ impl Key {
         code.update(b"Weft Edge 1 ");
         code.update(&[what as u8]);
         for part in parts {
-            // Where one ends and the next begins is part of it.
+            // The lengths are part of it.
             code.update(&(part.len() as u32).to_be_bytes());
             code.update(part);
         }
@@ -47,18 +47,18 @@ impl Key {
         self.code(what, parts).finalize().into_bytes().into()
     }
 
-    /// In a time that does not depend on where they differ.
+    /// Compares in constant time.
     pub(super) fn is_proof(&self, what: Use, parts: &[&[u8]], proof: &[u8]) -> bool {
         self.code(what, parts).verify_truncated_left(proof).is_ok()
     }
 
-    /// A key for a part of what this one is for.
+    /// A subkey.
     pub(super) fn derive(&self, number: u64) -> Self {
         let bytes = self.prove(Use::Epoch, &[&number.to_be_bytes()]);
         Self(Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length"))
     }
 
-    /// What a process with this key shows when it has forgotten the connection that it called `id`.
+    /// The reset token of a process with this key for the connection with its id `id`.
     #[must_use]
     pub fn reset_token(&self, id: ConnectionId) -> [u8; RESET_TOKEN_LENGTH] {
         let code = self.prove(Use::Reset, &[&id.0.to_be_bytes()]);

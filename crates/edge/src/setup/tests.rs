@@ -41,7 +41,7 @@ fn hello(caller: &mut Caller, now: Time) -> Vec<u8> {
     out
 }
 
-/// Opens the door and says what has come of it.
+/// Passes a hello through the door.
 fn let_in(door: &mut Door, hello: &[u8]) -> Answering {
     match door.knock(hello, address(0), false, at(1), &mut vec![]) {
         Knock::Call(visit) => Answering::new(&visit, door, fresh(88)),
@@ -103,7 +103,8 @@ fn a_key_that_only_one_has_is_rejected_and_a_wrong_one_never_accepted() {
     assert!(matches!(outcome, Some(Outcome::Rejected { reason: Reject::OtherKey, .. })), "{outcome:?}");
 }
 
-/// A crowd costs no more than hashes: the address is proved before the key, and the curve comes with the answer.
+/// A flood costs no more than hashes: the address is validated before the key, and the curve is computed with the
+/// answer.
 #[test]
 fn in_a_crowd_the_address_comes_before_the_key() {
     let (mut caller, mut door) = (call(Some(&secret(1))), door(Some(secret(2))));
@@ -123,7 +124,7 @@ fn in_a_crowd_the_address_comes_before_the_key() {
     }
 }
 
-/// Somebody answers who has no key, or another one.
+/// An answer of a peer without the key, or with another one.
 #[test]
 fn an_answer_without_proof_is_dropped_and_noted() {
     let mut caller = call(Some(&secret(1)));
@@ -140,21 +141,21 @@ fn an_answer_without_proof_is_dropped_and_noted() {
         assert_eq!((caller.dropped(), caller.is_unproved()), (count as u64 + 1, true));
     }
     assert!(matches!(caller.receive(&without, address(1), at(2)), Some(Outcome::Accepted(..))));
-    // And one with a proof to a caller that wants none.
+    // And one with a proof to a caller without a key.
     let mut caller = call(None);
     assert!(caller.receive(&without, address(1), at(2)).is_none());
     assert!(caller.is_unproved());
 }
 
-/// Whatever somebody in between changes in the hello, with the check made good again, is found at the door; in the
-/// answer, by the caller, which takes the right one all the same when it comes.
+/// Whatever an attacker on the path changes in the hello, with a corrected checksum, the door detects; in the answer,
+/// the caller does, which still accepts the correct one afterwards.
 #[test]
 fn the_proof_covers_both_hellos() {
     let key = secret(1);
     let (mut caller, mut door) = (call(Some(&key)), door(Some(key.clone())));
     let hello = hello(&mut caller, at(0));
     let proof_ends = hello.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    // Not the check itself, and not the cookie: how long it is, which is 0, is all there is of it.
+    // Except the checksum, and the length of the cookie, which is 0.
     let cookie = 31..33;
     for place in (0..proof_ends).filter(|place| !(21..25).contains(place) && !cookie.contains(place)) {
         for bit in [0, 7] {
@@ -187,7 +188,7 @@ fn the_proof_covers_both_hellos() {
     assert!(matches!(caller.receive(&out, address(1), at(2)), Some(Outcome::Accepted(..))));
 }
 
-/// An answer is good for the call that it answers, and for no other one; a hello is none.
+/// An answer is valid for its own call alone; a hello is no answer.
 #[test]
 fn answers_replayed_and_hellos_reflected() {
     let key = secret(1);
@@ -195,7 +196,7 @@ fn answers_replayed_and_hellos_reflected() {
     let hello_of_first = hello(&mut first, at(0));
     let mut out = vec![];
     let_in(&mut door, &hello_of_first).accept(&WORDS, &Settings::default(), &mut out);
-    // The same caller again, with the same name even: what it draws is new.
+    // The same caller again, with the same name even: its random values are new.
     let words = Words { private_data: b"please", inbound_reads: 3, outbound_reads: 4 };
     let fresh = Fresh { secret: [9; 32], ..fresh(77) };
     let times = SetupTimes::default();
@@ -203,7 +204,7 @@ fn answers_replayed_and_hellos_reflected() {
     let mut second = Caller::new(&again, &Settings::default(), at(0));
     let hello_of_second = hello(&mut second, at(0));
     assert!(second.receive(&out, address(1), at(2)).is_none(), "an answer to another call");
-    // Back to who has said it: under its own name, and as the first message of a handshake where the second belongs.
+    // Back to its sender: under its own name, and as the first message of a handshake where the second belongs.
     let mut back = hello_of_second.clone();
     back[5..13].copy_from_slice(&77u64.to_be_bytes());
     repair(&mut back);
@@ -220,7 +221,7 @@ fn answers_replayed_and_hellos_reflected() {
     assert!(first.receive(&out, address(1), at(3)).is_none(), "it is over");
 }
 
-/// What confirms is known to nobody else of the job: two calls that differ in what was drawn alone.
+/// No other process of the job knows the confirmation: two calls that differ only in random values.
 #[test]
 fn what_confirms_follows_from_what_was_drawn() {
     let key = secret(1);
@@ -235,8 +236,8 @@ fn what_confirms_follows_from_what_was_drawn() {
     assert_ne!(confirmation(1), confirmation(2));
 }
 
-/// A peer whose Weft proves keys in the way of earlier ones: each side refuses the other, and says that it is not
-/// understood.
+/// A peer whose Weft has the earlier proof of keys: each side rejects the other, and reports that it does not
+/// understand.
 #[test]
 fn the_proof_of_earlier_days_is_refused_clearly() {
     let mut offers = vec![];
@@ -270,7 +271,7 @@ fn a_crowd_needs_cookies() {
         matches!(knock, Knock::Call(_))
     };
     assert!(knock(address(0), at(3)));
-    assert!(knock(address(0), at(9000)), "its secret was exchanged meanwhile");
+    assert!(knock(address(0), at(9000)), "its secret has changed meanwhile");
     assert!(!knock(address(2), at(3)), "made for another address");
     assert!(!knock(address(0), at(10_002)), "too old");
     assert!(!knock(address(0), at(0)), "from the future");
@@ -300,7 +301,7 @@ fn another_version_gets_a_list() {
     assert!(out.len() < hello.len());
     let Ok(Setup { message: Message::Versions(versions), .. }) = Setup::parse(&out) else { panic!("{out:?}") };
     assert_eq!(versions, Versions::OURS);
-    assert!(caller.receive(&out, address(1), at(1)).is_none(), "it speaks that one: somebody lies");
+    assert!(caller.receive(&out, address(1), at(1)).is_none(), "it supports that one: the list is forged");
     let mut short = hello[..30].to_vec();
     repair(&mut short);
     assert!(matches!(door.knock(&short, address(0), false, at(1), &mut vec![]), Knock::Dropped));

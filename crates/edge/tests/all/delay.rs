@@ -1,5 +1,5 @@
-//! What a connection gets out of paths with delay, in virtual time: its window must grow to what the path holds, also
-//! where the pacer is what holds packets back.
+//! Throughput of a connection over paths with delay, in virtual time: its window must grow to the path's
+//! bandwidth-delay product, also where the pacer delays packets.
 
 use core::time::Duration;
 
@@ -7,23 +7,23 @@ use crate::world::links::Link;
 use crate::world::{Faults, World};
 use weft_edge::Settings;
 
-/// Bytes of a full datagram, of these what is no payload, and what Ethernet, IP and UDP put around it.
+/// Bytes of a full datagram, bytes of it that are not payload, and the overhead of Ethernet, IP and UDP.
 const DATAGRAM: f64 = 1472.0;
 const OVERHEAD: f64 = 47.0;
 const AROUND: f64 = 66.0;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// So many links of so many Mb/s each, whose queues hold as much as the paths do. One side has so many messages.
+/// This many links of `rate` Mb/s each, whose queues hold one bandwidth-delay product. One side sends `messages`.
 fn world(links: usize, rate: u64, round_trip_ms: u64, messages: u32, seed: u64) -> World {
     let settings = Settings { rails: 16, credit: 8 << 20, ..Settings::default() };
-    // What leaves before the links are there takes as long as what leaves later.
+    // Packets sent before the links exist take as long as later ones.
     let faults = Faults { delay_us: round_trip_ms * 500, ..Faults::none() };
     let mut world = World::new(&settings, faults, [messages, 0], 60_000, seed);
     world.join(&vec![Link { queue: rate * round_trip_ms * 125, ..Link::new(rate, 0) }; links]);
     world
 }
 
-/// Runs for so many seconds. Returns megabits of payload per second that were acknowledged.
+/// Runs for this many seconds. Returns acknowledged payload in megabits per second.
 fn rate(world: &mut World, seconds: u32) -> f64 {
     let (begin, before) = (world.now, world.sides[0].connection.acknowledged());
     (0..seconds).for_each(|_| world.run_for(SECOND));
@@ -31,16 +31,16 @@ fn rate(world: &mut World, seconds: u32) -> f64 {
     bytes as f64 * 8.0 / (world.now - begin).as_micros() as f64
 }
 
-/// Megabits of payload per second that links of so many Mb/s in all carry.
+/// Payload in megabits per second that links of `rate` Mb/s in all carry.
 fn carries(rate: u64) -> f64 {
     rate as f64 * (DATAGRAM - OVERHEAD) / (DATAGRAM + AROUND)
 }
 
-/// Hosts that run at once, and hosts with other work, whose timers are late and which take what came meanwhile in one
-/// go: the pacer is what holds packets back there most of the time.
+/// Hosts that run at once, and busy hosts whose timers are late and which receive everything since then together: there
+/// the pacer delays packets most of the time.
 #[test]
 fn the_window_grows_over_a_path_with_delay() {
-    // Of 100 ms no more than the segments under way allow: 1024 of 1425 bytes.
+    // At 100 ms no more than the segments in flight allow: 1024 of 1425 bytes.
     for (round_trip_ms, least) in [(20, 0.7 * carries(200)), (100, 100.0)] {
         for (seed, runs_every_us) in (1..).zip([0, 500, 1000, 2000, 4000]) {
             let mut world = world(1, 200, round_trip_ms, 1_000_000, seed);
@@ -77,7 +77,7 @@ fn four_rails_with_delay_grow_as_well() {
     }
 }
 
-/// Slow start goes on where it was when there was nothing to send for a while.
+/// Slow start continues after an idle time.
 #[test]
 fn the_window_grows_after_a_pause() {
     let mut world = world(1, 200, 100, 3, 1);
@@ -91,7 +91,7 @@ fn the_window_grows_after_a_pause() {
     assert!(got >= 100.0, "{got} Mb/s, the window was {before}");
 }
 
-/// Who sends short bursts, each of which the pacer spreads, has no use for a larger window, and gets none.
+/// A sender of short bursts, each of which the pacer spreads, needs no larger window, and gets none.
 #[test]
 fn bursts_that_leave_the_window_unused_do_not_make_it_grow() {
     let mut world = world(1, 200, 100, 20, 1);
@@ -108,8 +108,8 @@ fn bursts_that_leave_the_window_unused_do_not_make_it_grow() {
     assert!(last <= 600_000, "{windows:?}");
 }
 
-/// A host that stands still takes everything afterwards: nothing is lost, so the window stays (RFC 9002 section 7.6).
-/// The sender has probed the peer several times meanwhile.
+/// A suspended host receives everything afterwards: nothing is lost, so the window stays (RFC 9002 section 7.6). The
+/// sender has probed the peer several times meanwhile.
 #[test]
 fn a_host_that_stands_still_costs_no_window() {
     for seed in 0..10 {

@@ -1,5 +1,4 @@
-//! What somebody on the way says of packets (ICMP): a peer that lives loses nothing by it, one whose program has ended
-//! is noticed.
+//! Hints (ICMP): a peer that is alive loses nothing by false ones, and a peer whose program has ended is detected.
 
 use core::mem;
 use core::time::Duration;
@@ -11,7 +10,7 @@ use weft_edge::{Ending, Settings};
 
 const KINDS: [HintKind; 3] = [HintKind::Refused, HintKind::Unreachable, HintKind::TooLarge(1280)];
 
-/// Both sides are set up, have found how large datagrams may be, and have nothing to say. Side 0's datagrams are seen.
+/// Both sides are set up, have searched the MTU, and are idle. Side 0's datagrams are recorded.
 fn quiet() -> World {
     let mut world = World::new(&Settings::default(), Faults::none(), [40, 40], 20_000, 5);
     world.run(100_000, World::all_acknowledged);
@@ -29,7 +28,7 @@ fn seen(world: &mut World) -> Vec<(Vec<u8>, SocketAddr)> {
     mem::take(&mut world.seen.as_mut().expect("somebody looks").1)
 }
 
-/// Says to the side whose datagrams are seen, of each as soon as it leaves, that nobody has that port.
+/// Reports each recorded datagram to its sender at once: no process has that port.
 fn refuse_all(world: &mut World) {
     let side = world.seen.as_ref().expect("somebody looks").0;
     for datagram in seen(world) {
@@ -82,8 +81,8 @@ fn who_quotes_no_packet_under_way_is_not_believed() {
     world.finish();
 }
 
-/// Somebody sees each packet, and says at once that it was refused: the peer, who answers, is not lost, with something
-/// to do or without.
+/// An attacker sees each packet, and reports at once that it was refused: the peer, which answers, is not lost, idle or
+/// not.
 #[test]
 fn a_peer_that_answers_is_not_lost_though_each_packet_is_said_to_be_refused() {
     let mut world = quiet();
@@ -98,7 +97,7 @@ fn a_peer_that_answers_is_not_lost_though_each_packet_is_said_to_be_refused() {
     world.finish();
 }
 
-/// Nor does it cost more than a few packets.
+/// Nor do false hints cause more than a few packets.
 #[test]
 fn hints_that_quote_a_packet_start_a_probe_now_and_then() {
     let mut world = quiet();
@@ -119,7 +118,7 @@ fn hints_that_quote_a_packet_start_a_probe_now_and_then() {
     world.finish();
 }
 
-/// Its host says so of each packet, and nothing else comes.
+/// Its host reports each packet, and nothing else is received.
 #[test]
 fn a_peer_whose_program_has_ended_is_lost() {
     let mut world = quiet();
@@ -138,8 +137,8 @@ fn a_peer_whose_program_has_ended_is_lost() {
     assert!((Duration::from_secs(2)..Duration::from_millis(2200)).contains(&took), "{took:?}");
 }
 
-/// Though nothing is under way, whenever it ends, whichever side it is: three seconds later that is known. The first
-/// moments after something was said are the worst.
+/// Also while nothing is in flight, at any time, at either side: it is known three seconds later. The worst time is
+/// right after a message.
 #[test]
 fn a_peer_whose_program_has_ended_is_lost_within_three_seconds_when_nothing_is_under_way() {
     for (quarters, lost) in (0..16).flat_map(|quarters| [0, 1].map(|lost| (quarters, lost))) {
@@ -164,7 +163,8 @@ fn a_peer_whose_program_has_ended_is_lost_within_three_seconds_when_nothing_is_u
     }
 }
 
-/// It costs one question and one answer every two seconds, of one side, and all connections ask at the same time.
+/// An idle connection costs one probe and one answer every two seconds, from one side, and all connections probe at the
+/// same time.
 #[test]
 fn quiet_connections_ask_seldom_and_together() {
     let asked = [0, 700, 1300].map(|later_ms| {
@@ -195,7 +195,7 @@ fn quiet_connections_ask_seldom_and_together() {
     assert_eq!((asked[0].len(), &asked[1], &asked[2]), (1, &asked[0], &asked[0]));
 }
 
-/// A host is believed of its own ports alone, and not for one word: it may have been a rule of its firewall.
+/// A host is trusted about its own ports alone, and not after one report: it may come from a rule of its firewall.
 #[test]
 fn a_peer_that_is_silent_is_not_lost_for_what_others_say_nor_for_one_word() {
     for says_once in [false, true] {
@@ -236,7 +236,7 @@ fn a_size_that_somebody_says_is_doubted_and_none_below_the_floor_is_taken() {
     }
     assert!(world.sides[0].connection.take_hint(&too_large(1280), world.now));
     assert_eq!(size(&world), 1280);
-    // It was not true: all is as before, before long.
+    // The report was false: soon everything is as before.
     world.seen = None;
     world.run_for(Duration::from_secs(6));
     assert_eq!(size(&world), 1472);

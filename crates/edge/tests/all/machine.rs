@@ -59,8 +59,8 @@ fn everything_arrives_once_under_all_faults() {
     }
 }
 
-/// What waits for all before it is sent at once where packets come in order, and else when that is acknowledged: the
-/// peer puts off no more than what showed that they do not.
+/// A segment fenced behind all earlier ones is sent at once where packets arrive in order, and otherwise when those are
+/// acknowledged: the peer puts off only the segments that revealed the reordering.
 #[test]
 fn what_waits_for_others_is_not_put_off_again_and_again() {
     for (faults, most) in [(Faults::none(), 0), (Faults { jitter_us: 300, ..Faults::none() }, 200)] {
@@ -71,7 +71,7 @@ fn what_waits_for_others_is_not_put_off_again_and_again() {
     }
 }
 
-/// The test of the tests: a receiver that says "placed" about one segment that it has not placed is noticed.
+/// The test of the tests: a receiver that claims to have placed a segment that it has not is detected.
 #[test]
 #[should_panic(expected = "placed")]
 fn a_receiver_that_lies_is_noticed() {
@@ -96,7 +96,7 @@ fn without_faults_nothing_is_sent_twice() {
 #[test]
 fn what_passes_the_queue_takes_the_acknowledgement_along_and_comes_again_when_it_is_lost() {
     for lose in [0, 5] {
-        // So that not all of it leaves at once.
+        // So that not all of it is sent at once.
         let settings = Settings { credit: 4800, ..Settings::default() };
         let mut world = World::new(&settings, Faults { lose, ..Faults::none() }, [2000, 2000], 0, 3);
         world.passes = true;
@@ -115,8 +115,8 @@ impl Sink for Takes {
     }
 }
 
-/// Two sides that take turns, each packet so long after the other side's. Returns how many of 200 had an
-/// acknowledgement. None is ever due before the next packet leaves.
+/// Two sides that alternate, each packet this long after the other side's. Returns how many of 200 had an
+/// acknowledgement. None is ever due before the next packet is sent.
 fn acknowledgements_of_answers(after: Duration) -> usize {
     let settings = Settings::default();
     let mut now = Time::from_nanos(1_000_000_000);
@@ -125,7 +125,7 @@ fn acknowledgements_of_answers(after: Duration) -> usize {
         Connection::new(&established, &settings, now)
     });
     let mut batch = Batch::new(8, 1 << 17);
-    // A Send of eight bytes, as far as this layer looks at it.
+    // A Send of eight bytes, as far as this layer parses it.
     let header = &[[0x41, 0x43].as_slice(), &[0; 16]].concat();
     let send = Segment {
         header,
@@ -153,7 +153,7 @@ fn acknowledgements_of_answers(after: Duration) -> usize {
     count
 }
 
-/// An answer that comes soon enough for another one takes nothing along that the next may take.
+/// An answer that soon follows another one carries no acknowledgement that the next may carry.
 #[test]
 fn an_acknowledgement_waits_for_the_last_answer_before_it_is_due() {
     assert!((20..=40).contains(&acknowledgements_of_answers(Duration::from_micros(50))), "one in so many");
@@ -173,7 +173,7 @@ fn a_segment_without_a_receive_costs_neither_window_nor_life() {
 
 #[test]
 fn a_peer_that_is_silent_is_slow_then_gone() {
-    // The probes of 75 s don't fit into so few places.
+    // The probes of 75 s don't fit into so few slots.
     let settings = Settings { sent_packets: 40, ..Settings::default() };
     let mut world = World::new(&settings, Faults::none(), [1000, 0], 3000, 5);
     world.run_for(Duration::from_millis(2));
@@ -246,7 +246,7 @@ fn a_peer_that_moves_is_challenged_first() {
     world.finish();
 }
 
-/// A packet that was recorded and comes again from elsewhere moves nothing.
+/// A packet that was recorded and replayed from another address moves nothing.
 #[test]
 fn a_replay_from_elsewhere_moves_nothing() {
     let mut world = World::new(&Settings::default(), Faults::none(), [100, 100], 3000, 5);
@@ -264,7 +264,7 @@ fn a_replay_from_elsewhere_moves_nothing() {
     world.finish();
 }
 
-/// A frame of the peer's, which somebody else has made who has seen its packets.
+/// A frame of the peer's, forged by an attacker who has seen its packets.
 fn forged(number: u64, frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = vec![];
     let destination = ConnectionId(101);
@@ -290,7 +290,7 @@ fn who_can_not_answer_a_challenge_moves_nothing() {
     assert_eq!((&world.sides[1].events, world.sides[1].connection.counters().false_frames), (&events, 1));
 }
 
-/// Who acknowledges what it has not received can't know which numbers are never used.
+/// A peer that acknowledges packets that it has not received cannot know which numbers are skipped.
 #[test]
 fn an_acknowledgement_of_a_number_that_was_skipped_ends_the_connection() {
     let mut world = World::new(&Settings::default(), Faults::none(), [0, 1500], 3000, 5);
@@ -334,23 +334,23 @@ fn what_is_held_is_not_sent_again_and_again() {
     assert!((1..100).contains(&counters.segments_repeated), "{counters:?}");
     assert_eq!(world.ending(0), None);
     world.no_receives = false;
-    // Who wants receives was not heard when there were none.
+    // The request for receives was lost while there were none.
     world.run(10_000, World::all_acknowledged);
     world.finish();
 }
 
-/// A network that only changes the order costs no window, once it is known.
+/// A network that only reorders costs no window, once it is known.
 #[test]
 fn disorder_is_no_loss() {
     let settings = Settings { credit: 1 << 20, ..Settings::default() };
     let faults = Faults { jitter_us: 300, ..Faults::none() };
     let mut world = World::new(&settings, faults, [400, 0], 20_000, 5);
     world.run(100_000, World::all_acknowledged);
-    // What was sent again may have come before the late ones, which take the last cut back.
+    // Retransmissions may have arrived before the late packets, which undo the last reduction.
     world.run_for(Duration::from_millis(5));
     let counters = world.sides[0].connection.counters();
     let window = world.sides[0].connection.window();
-    // What was given up so long ago that it is forgotten can't be taken back.
+    // Losses that are already forgotten cannot be undone.
     assert!(counters.packets_lost > 0 && counters.packets_lost - counters.spurious_losses <= 2, "{counters:?}");
     assert_eq!(counters.black_holes, 0, "{counters:?}");
     assert!(window > 50_000, "{window} {counters:?}");

@@ -14,7 +14,7 @@ fn world(faults: Faults, messages: u32) -> World {
     World::new(&settings, faults, [messages, messages], 3000, 5)
 }
 
-/// How long until all that there is to send is acknowledged.
+/// The time until all messages are acknowledged.
 fn until_acknowledged(world: &mut World) -> Duration {
     let begin = world.now;
     world.run(200_000, World::all_acknowledged);
@@ -25,7 +25,7 @@ fn marked(world: &World) -> u64 {
     world.sides[0].marked
 }
 
-/// Both sides have so many messages more.
+/// Adds this many messages at both sides.
 fn post(world: &mut World, messages: u32) {
     for side in 0..2 {
         world.sides[side].source.left = messages;
@@ -35,11 +35,10 @@ fn post(world: &mut World, messages: u32) {
 
 #[test]
 fn a_path_that_drops_marked_packets_from_the_start_costs_two_probes() {
-    // So few that there is none without a mark before long.
+    // So few that all are marked for some time.
     let mut world = world(Faults { drops_ect: true, ..Faults::none() }, 1);
     let took = until_acknowledged(&mut world);
-    // The round trip that is assumed is 100 ms, so the second probe comes after 0.9 s; of one side, and then of the
-    // other one.
+    // The assumed round trip is 100 ms, so the second probe is sent after 0.9 s; first by one side, then by the other.
     assert!(took <= 2000 * MS, "{took:?}");
     let before = marked(&world);
     post(&mut world, 200);
@@ -68,7 +67,7 @@ fn a_path_that_drops_marked_packets_later_costs_a_few_probes_and_then_none_is_ma
     world.finish();
 }
 
-/// A pause is no fault of marks: they go on.
+/// A pause is not the fault of marks: marking continues.
 #[test]
 fn marks_go_on_after_a_pause() {
     let mut world = world(Faults::none(), 100);
@@ -85,7 +84,7 @@ fn marks_go_on_after_a_pause() {
     world.finish();
 }
 
-/// One side is found at another address from now on. Runs until the other one has proved it.
+/// One side moves to another address. Runs until the other one has validated it.
 fn move_to(world: &mut World, to: SocketAddr) {
     world.sides[1].addresses[0] = to;
     post(world, 1000);
@@ -104,8 +103,8 @@ fn marks_are_tried_again_on_another_path() {
     world.finish();
 }
 
-/// What was known of the old path is worth nothing on another one, except where only the port has changed: that is a
-/// box on the same path.
+/// What was known of the old path does not apply to another one, except where only the port has changed: that is a NAT
+/// on the same path.
 #[test]
 fn another_path_begins_with_the_first_window_and_the_least_datagram() {
     let here = address_on(0, 1);
@@ -129,7 +128,7 @@ fn another_path_begins_with_the_first_window_and_the_least_datagram() {
     }
 }
 
-/// The round trip is that of the new path at once, and what was under way is sent again.
+/// The round trip of the new path is used at once, and packets in flight are retransmitted.
 #[test]
 fn another_path_has_a_round_trip_of_its_own() {
     let mut world = world(Faults { delay_us: 40_000, ..Faults::none() }, 100);

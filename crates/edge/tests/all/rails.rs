@@ -50,7 +50,7 @@ fn one_rail_is_enough_where_a_side_wants_no_more() {
         let of = |side: usize| Settings { rails: rails[side], ..settings() };
         let mut both = [world::established(0, &of(0)), world::established(1, &of(1))];
         (both[0].peer_rails, both[1].peer_rails) = (rails[1], rails[0]);
-        // The world has one setting for both: what the peer can do decides on the other side.
+        // The world has one setting for both: the other side decides what the peer can do.
         let mut world = World::of(&both, &of(index), faults, [20, 20], 3000, 1);
         world.join(&[Link::new(1000, 50); 2]);
         world.run_for(Duration::from_secs(5));
@@ -59,13 +59,13 @@ fn one_rail_is_enough_where_a_side_wants_no_more() {
     }
 }
 
-/// What an address gets that has answered nothing: challenges, few and small, and never more than one is asked at a
-/// time for each rail.
+/// An address that has answered nothing gets only challenges, few and small, and never more than one at a time for each
+/// rail.
 #[test]
 fn a_third_party_gets_few_small_challenges() {
     let mut world = joined(&[Link::new(1000, 50); 2], &settings(), [3000, 3000], 1);
     world.links.push(Link { cut: [true, true], ..Link::new(1000, 50) });
-    // The one that is called names an address that is not its own, again and again.
+    // The called side announces an address that is not its own, again and again.
     for round in 0..20u8 {
         let victim = RailAddress { local: 1, address: address_on(2, 100 + usize::from(round)) };
         let own = RailAddress { local: 0, address: address_on(0, 1) };
@@ -78,7 +78,7 @@ fn a_third_party_gets_few_small_challenges() {
     world.finish();
 }
 
-/// Somebody who has seen packets opens a rail from an address at which he is not: nothing but challenges goes there.
+/// An attacker who has seen packets opens a rail from a false address: only challenges are sent there.
 #[test]
 fn a_rail_from_an_address_that_does_not_answer_carries_nothing() {
     use weft_wire::edge::ConnectionId;
@@ -100,14 +100,14 @@ fn a_rail_from_an_address_that_does_not_answer_carries_nothing() {
     world.run_for(Duration::from_secs(20));
     assert_eq!(world.live(1), [true, false]);
     let (count, bytes) = world.strangers(1);
-    // An answer to each, and five questions for each of four rails, some again.
+    // An answer to each, and five challenges for each of four rails, some repeated.
     assert!(bytes <= 64 * count && count <= 200, "{count} datagrams, {bytes} bytes");
     world.finish();
 }
 
 #[test]
 fn pairs_that_do_not_reach_are_given_up_and_others_tried() {
-    // The addresses of one side are named in another order, and one link reaches nobody.
+    // The addresses of one side are listed in another order, and one link is cut.
     let links = [Link::new(1000, 50), Link { cut: [true, true], ..Link::new(1000, 50) }, Link::new(1000, 50)];
     let mut world = joined(&links, &settings(), [100, 100], 1);
     world.offer(1, &[2, 1, 0]);
@@ -134,14 +134,14 @@ fn what_is_not_offered_any_more_is_closed_and_comes_again() {
     world.finish();
 }
 
-/// By link, the part of all bytes that a side has sent over it.
+/// By link, the share of all bytes that a side has sent over it.
 fn shares(world: &World, side: usize, before: &[u64]) -> Vec<f64> {
     let bytes: Vec<u64> = world.links.iter().zip(before).map(|(link, before)| link.passed[side] - before).collect();
     let all: u64 = bytes.iter().sum();
     bytes.iter().map(|bytes| *bytes as f64 / all as f64).collect()
 }
 
-/// How much of what the links carry is used, with all rails open and grown.
+/// The used share of the links' capacity, with all rails open and grown.
 fn used(links: &[Link], settings: &Settings, time: Duration) -> (f64, Vec<f64>, World) {
     let mut world = joined(links, settings, [1_000_000, 0], 1);
     until_live(&mut world);
@@ -175,7 +175,7 @@ fn unlike_delays_carry_their_share() {
     assert!(shares.iter().all(|share| (share - 0.5).abs() < 0.05), "{shares:?}");
 }
 
-/// For how long nothing more was acknowledged, at most, and what was acknowledged in all this time.
+/// The longest time without an acknowledgement, and the total acknowledged in all this time.
 fn pause(world: &mut World, time: Duration) -> (Duration, u64) {
     let until = world.now + time;
     let first = world.sides[0].connection.acknowledged();
@@ -190,7 +190,7 @@ fn pause(world: &mut World, time: Duration) -> (Duration, u64) {
     (longest.max(world.now - since), last - first)
 }
 
-/// P9: a cut rail is left within three round trips and 20 ms, whichever way it is cut, and is used again within a
+/// P9: a cut rail is demoted within three round trips and 20 ms, whichever direction is cut, and is used again within a
 /// second.
 #[test]
 fn a_cut_rail_is_left_soon_and_rejoined() {
@@ -215,8 +215,8 @@ fn a_cut_rail_is_left_soon_and_rejoined() {
     }
 }
 
-/// A host that stood still has made round trips long on all rails. A rail that is cut right after has no other samples;
-/// that those of the others are short again tells enough.
+/// A suspended host has made round trips long on all rails. A rail that is cut right after has no other samples; the
+/// new short ones of the other rails suffice.
 #[test]
 fn a_rail_that_is_cut_after_a_pause_is_left_soon() {
     for (rate, delay_us) in [(1000, 50), (200, 50), (50, 1000)] {
@@ -239,7 +239,7 @@ fn a_rail_that_is_cut_after_a_pause_is_left_soon() {
     }
 }
 
-/// All rails are silent at once: it is the peer that is slow. Nothing is given up, and little is sent.
+/// All rails are silent at once: the peer is slow. Nothing is demoted, and little is sent.
 #[test]
 fn a_peer_that_stops_is_not_dead_rails() {
     let mut world = joined(&[Link::new(100, 1000); 3], &settings(), [1_000_000, 0], 1);
@@ -257,8 +257,8 @@ fn a_peer_that_stops_is_not_dead_rails() {
     assert_eq!(world.sides[0].connection.counters().rails_left, 0);
 }
 
-/// System calls and wake-ups are what bulk costs: packets leave together on a rail, and are acknowledged together. And
-/// nothing is sent twice: the end of the window is not the end of what there is to send.
+/// System calls and wake-ups dominate the cost of bulk: packets are sent together on a rail, and acknowledged together.
+/// And nothing is sent twice: a full window does not mean that nothing is left to send.
 #[test]
 fn bulk_takes_few_calls_and_few_acknowledgements() {
     let link = Link { queue: 1_000_000, ..Link::new(1000, 500) };
@@ -278,7 +278,7 @@ fn bulk_takes_few_calls_and_few_acknowledgements() {
     world.finish();
 }
 
-/// What the receiver must keep apart is never more than the segments that one side may have under way.
+/// The receiver's gaps never exceed the segments that one side may have in flight.
 #[test]
 fn the_reorder_window_has_a_limit() {
     let settings = Settings { sent_segments: 64, ..settings() };
@@ -294,7 +294,7 @@ fn the_reorder_window_has_a_limit() {
     world.finish();
 }
 
-/// The last packets of a message went over the slow rail: the fast one sends them again instead of waiting.
+/// The last packets of a message went over the slow rail: the fast one retransmits them instead of waiting.
 #[test]
 fn an_idle_fast_rail_overtakes_a_slow_one() {
     let mut world = joined(&[Link::new(100, 100), Link::new(100, 50_000)], &settings(), [0, 0], 1);
@@ -305,7 +305,7 @@ fn an_idle_fast_rail_overtakes_a_slow_one() {
     world.run(1_000_000, World::all_acknowledged);
     let counters = *world.sides[0].connection.counters();
     let bytes = world.sides[0].source.end;
-    // Some 400 kB at 100 Mb/s; what the slow rail has carried would be known to be there only after 100 ms.
+    // Some 400 kB at 100 Mb/s; what the slow rail has carried would be acknowledged only after 100 ms.
     let alone = Duration::from_micros(bytes * 8 * 108 / 100 / 100);
     let took = world.now - begin;
     assert!(alone < Duration::from_millis(60) && took < alone + Duration::from_millis(20), "{took:?} {counters:?}");
@@ -313,7 +313,7 @@ fn an_idle_fast_rail_overtakes_a_slow_one() {
     world.finish();
 }
 
-/// A rail with a small MTU gets what was made for a large one, in parts.
+/// A rail with a small MTU gets segments that were made for a large one, in parts.
 #[test]
 fn segments_are_cut_for_a_rail_with_a_smaller_mtu() {
     let settings = Settings { max_datagram: 8972, ..settings() };
@@ -364,7 +364,7 @@ fn random_settings(random: &mut Random) -> Settings {
     }
 }
 
-/// Links are cut and mended at random, in one direction or both; at most all but one, and at times all.
+/// Links are cut and restored at random, in one direction or both; at most all but one, and at times all.
 fn cut_and_mend(world: &mut World, random: &mut Random, until: Time) {
     while world.now < until && !world.all_acknowledged() {
         world.run_for(Duration::from_micros(100 + random.below(30_000)));
@@ -399,7 +399,7 @@ fn everything_arrives_once_while_rails_are_cut() {
     }
 }
 
-/// What one connection with so many flows over a link gets beside another with one, in per cent of both.
+/// The share of one connection with this many flows over a link beside another with one, in per cent of both.
 fn share_of_flows(flows: u8, couples: bool, seed: u64) -> u64 {
     let link = Link { queue: 250_000, ..Link::new(100, 10_000) };
     let world = |flows, seed| {
@@ -412,7 +412,7 @@ fn share_of_flows(flows: u8, couples: bool, seed: u64) -> u64 {
     let mut run_for = |time: Duration| {
         let before = worlds.each_ref().map(|world| world.sides[0].connection.acknowledged());
         let until = worlds[0].now.max(worlds[1].now) + time;
-        // Each takes the link over from the other as it has left it.
+        // Each takes over the link's state from the other.
         while let Some(world) = worlds.iter_mut().min_by_key(|world| world.next_at())
             && world.next_at().is_some_and(|at| at < until)
         {
@@ -425,14 +425,14 @@ fn share_of_flows(flows: u8, couples: bool, seed: u64) -> u64 {
         let [first, second] = [after[0] - before[0], after[1] - before[1]];
         first * 100 / (first + second)
     };
-    // What it took too much of at the start it gives back slowly.
+    // It returns slowly what it took too much of at the start.
     run_for(Duration::from_secs(50));
     run_for(Duration::from_secs(20))
 }
 
-/// RFC 6356: four flows of one connection take about what one of somebody else's takes; on their own, four parts of
-/// five. With one seed the share is anything from 22 to 42 %, so it is the mean of several that counts: 30 % at least,
-/// as for any two flows that share a queue of once rate by delay.
+/// RFC 6356: four flows of one connection take about what one flow of another connection takes; uncoupled, four parts
+/// of five. With one seed the share is anything from 22 to 42 %, so the mean of several counts: at least 30 %, as for
+/// any two flows that share a queue of one bandwidth-delay product.
 #[test]
 fn flows_over_one_link_share_it_as_one_does() {
     const SEEDS: [u64; 4] = [1, 3, 5, 7];

@@ -1,4 +1,4 @@
-//! Set-up over a bad network, and a connection that comes of it.
+//! Set-up over a bad network, and the resulting connection.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -9,12 +9,12 @@ use weft_edge::setup::{Answering, Call, Caller, Door, DoorSettings, Fresh, Key, 
 use weft_edge::{Established, Event, Settings};
 use weft_wire::edge::{ConnectionId, setup};
 
-/// Who is called, as a NIC would do it.
+/// The called side, driven as by a NIC.
 struct Called {
     door: Door,
     call: Option<Answering>,
     established: Option<Established>,
-    /// The application thinks about it so long.
+    /// When the application answers.
     answers_at: Time,
     crowded: bool,
     let_in: u32,
@@ -99,7 +99,7 @@ fn set_up_and_data_over_a_bad_network() {
     }
 }
 
-/// What set-up took says how long an acknowledgement may take: a confirmation that is lost is said again soon.
+/// The time of set-up bounds the round trip: a lost confirmation is soon retransmitted.
 #[test]
 fn a_lost_confirmation_costs_a_few_round_trips_of_set_up() {
     let confirmed_after = |took| {
@@ -118,7 +118,7 @@ fn a_lost_confirmation_costs_a_few_round_trips_of_set_up() {
     assert!(unknown > Duration::from_millis(250), "{unknown:?}: it is this that is saved");
 }
 
-/// Before the caller has confirmed nothing is taken from it, and it is sent nothing.
+/// Before the caller has confirmed nothing is accepted from it, and nothing sent to it.
 #[test]
 fn who_has_not_confirmed_gets_nothing_in_or_out() {
     let key = Key::new(b"the key of this job");

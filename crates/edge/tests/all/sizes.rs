@@ -1,4 +1,4 @@
-//! How large datagrams are while the path stops, loses or carries less for a while, in virtual time (RFC 8899).
+//! The size of datagrams while the path stops, loses packets or carries less for a while, in virtual time (RFC 8899).
 
 use core::time::Duration;
 
@@ -9,8 +9,8 @@ use weft_edge::Settings;
 const FULL: usize = 8972;
 const MS: Duration = Duration::from_millis(1);
 
-/// One side sends over a link of 100 Mb/s and 1 ms there and back with a short queue, which carries full datagrams
-/// and is found to.
+/// One side sends over a link of 100 Mb/s with a round trip of 1 ms and a short queue, which is known to carry full
+/// datagrams.
 fn sending(seed: u64) -> World {
     let settings = Settings { max_datagram: FULL as u16, credit: 1 << 20, ..Settings::default() };
     let mut world = World::new(&settings, Faults { delay_us: 500, ..Faults::none() }, [1_000_000, 0], 60_000, seed);
@@ -27,14 +27,14 @@ fn black_holes(world: &World) -> u64 {
     world.sides[0].connection.counters().black_holes
 }
 
-/// How long until datagrams have a size.
+/// The time until datagrams have a certain size.
 fn until(world: &mut World, is_right: impl Fn(usize) -> bool) -> Duration {
     let begin = world.now;
     world.run(200_000, |world| is_right(size(world)));
     world.now - begin
 }
 
-/// A host that did not run for a while has lost what came, large and small: that is no black hole.
+/// A host that was suspended for a while has lost all packets, large and small: that is no black hole.
 #[test]
 fn datagrams_are_full_again_soon_after_a_pause() {
     for seed in 0..20 {
@@ -44,15 +44,14 @@ fn datagrams_are_full_again_soon_after_a_pause() {
         world.run_for(100 * MS);
         assert_eq!(size(&world), 1200, "large ones are doubted meanwhile");
         world.sides[1].stopped = false;
-        // The next probe of a peer that is silent comes after as long as it was silent.
+        // A silent peer is next probed after as long as it was silent.
         let took = until(&mut world, |size| size == FULL);
         assert!(took <= 200 * MS, "{took:?}, seed {seed}");
         assert_eq!(black_holes(&world), 0);
     }
 }
 
-/// The same, but what came while the host did not run waits in its socket: what is acknowledged then shows that large
-/// ones pass.
+/// The same, but packets received meanwhile wait in its socket: their acknowledgement shows that large ones pass.
 #[test]
 fn datagrams_are_full_again_within_round_trips_of_an_answer() {
     for seed in 0..20 {
@@ -86,7 +85,8 @@ fn random_loss_is_no_black_hole() {
     }
 }
 
-/// Large ones vanish, and small ones pass: that is one, and what passes is found. Later it is tried again.
+/// A black hole: large ones are lost, and small ones pass. The working size is found, and later larger ones are tried
+/// again.
 #[test]
 fn a_black_hole_is_found_soon_and_larger_datagrams_come_back() {
     for (seed, carries) in (0..).zip([1400, 1210, 5000]) {
@@ -112,7 +112,7 @@ fn a_black_hole_is_found_soon_and_larger_datagrams_come_back() {
     }
 }
 
-/// An interface has its MTU lowered and raised again. It says so when it refuses what is too large.
+/// An interface has its MTU lowered and raised again. It reports it when it refuses a datagram that is too large.
 #[test]
 fn datagrams_grow_again_with_the_mtu_of_the_interface() {
     let mut world = sending(1);

@@ -11,13 +11,13 @@ pub(crate) struct Link {
     /// Bits per microsecond, which are megabits per second; 0 for no limit.
     pub(crate) rate: u64,
     pub(crate) delay: Duration,
-    /// Bytes that wait at most; what comes on top is lost.
+    /// The maximum length of the queue in bytes; more is dropped.
     pub(crate) queue: u64,
-    /// One datagram in so many is lost; 0 for none.
+    /// One datagram in this many is lost; 0 for none.
     pub(crate) lose: u64,
-    /// Larger datagrams vanish.
+    /// Larger datagrams are dropped.
     pub(crate) carries: usize,
-    /// Whether what leaves a side is lost, for each side.
+    /// Whether packets from a side are lost, for each side.
     pub(crate) cut: [bool; 2],
     pub(crate) busy_until: [Time; 2],
     /// Bytes that have passed, for each side that sent them.
@@ -38,7 +38,7 @@ impl Link {
         }
     }
 
-    /// After how long it arrives, if it does.
+    /// The time until it arrives, if it does.
     pub(crate) fn carry(&mut self, side: usize, bytes: usize, now: Time, random: &mut Random) -> Option<Duration> {
         let lost = self.lose > 0 && random.one_in(self.lose);
         let waits = self.busy_until[side].max(now) - now;
@@ -46,7 +46,7 @@ impl Link {
         if self.cut[side] || lost || bytes > self.carries || queued > self.queue {
             return None;
         }
-        // Ethernet, IP and UDP around it.
+        // The overhead of Ethernet, IP and UDP.
         let takes = Duration::from_nanos(((bytes as u64 + 66) * 8000).checked_div(self.rate).unwrap_or(0));
         self.busy_until[side] = now + waits + takes;
         self.passed[side] += bytes as u64;
@@ -59,7 +59,7 @@ pub(crate) fn address_on(link: usize, side: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, link as u8, 1 + side as u8], 4791))
 }
 
-/// The link between two addresses, which is where both are on it.
+/// The link between two addresses, if both are on one.
 pub(crate) fn link_between(from: SocketAddr, to: SocketAddr) -> Option<usize> {
     let network = |address: SocketAddr| match address {
         SocketAddr::V4(address) => Some(usize::from(address.ip().octets()[2])),

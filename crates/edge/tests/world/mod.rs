@@ -1,5 +1,5 @@
-//! Two connections, a network between them that loses, copies, delays, damages and cuts off, in virtual time, and
-//! checkers that stand apart.
+//! Two connections, a network between them that loses, copies, delays, damages and truncates, in virtual time, and
+//! independent checkers.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod links;
@@ -19,27 +19,27 @@ use weft_wire::edge::{ConnectionId, setup};
 
 use links::{Link, address_on, link_between};
 
-/// What the network does.
+/// Faults of the network.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
-    /// One datagram in so many, of each kind; 0 for none.
+    /// One datagram in this many, of each kind; 0 for none.
     pub(crate) lose: u64,
     pub(crate) copy: u64,
     pub(crate) damage: u64,
     /// In microseconds.
     pub(crate) delay_us: u64,
     pub(crate) jitter_us: u64,
-    /// Larger datagrams vanish.
+    /// Larger datagrams are dropped.
     pub(crate) carries: usize,
-    /// One segment in so many is put off.
+    /// One segment in this many is put off.
     pub(crate) put_off: u64,
-    /// Receives are posted so many at a time; 0 for all at once.
+    /// Receives are posted this many at a time; 0 for all at once.
     pub(crate) receives: u64,
     /// Everything is lost.
     pub(crate) partition: bool,
-    /// One tagged segment in so many waits for all that comes before it; 0 for none.
+    /// One tagged segment in this many is fenced behind all earlier ones; 0 for none.
     pub(crate) fences: u64,
-    /// What is marked with ECT vanishes.
+    /// Datagrams with ECT are dropped.
     pub(crate) drops_ect: bool,
 }
 
@@ -65,9 +65,9 @@ fn hit(random: &mut Random, one_in: u64) -> bool {
     one_in > 0 && random.one_in(one_in)
 }
 
-/// What one side sends: messages, tagged and gathered, or untagged and inline.
+/// The messages that one side sends: tagged and gathered, or untagged and inline.
 pub(crate) struct Sender {
-    /// Bytes left of the message under way, how far it is, and whether it is tagged.
+    /// Bytes left of the current message, its progress, and whether it is tagged.
     message: Option<(u32, u32, bool)>,
     pub(crate) left: u32,
     longest: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Sender {
     ends: BTreeSet<u64>,
 }
 
-/// The byte at an offset of what is written, or of a message.
+/// The byte at an offset of a region, or of a message.
 pub(crate) fn byte(number: u64, offset: u64) -> u8 {
     let mixed = (number ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     (mixed >> 56) as u8
@@ -106,12 +106,12 @@ impl Sender {
         }
     }
 
-    /// Whether a message could go past the queue: none has begun.
+    /// Whether a message may be sent past the queue: none has begun.
     fn is_between(&self) -> bool {
         self.message.is_none() && self.left > 0
     }
 
-    /// A message in one segment of no more than `most` bytes of payload, all of it at hand.
+    /// A message in one segment of no more than `most` bytes of payload, all of it inline.
     fn short(&mut self, most: u64) -> Segment<'_> {
         self.left -= 1;
         self.number += 1;
@@ -119,7 +119,7 @@ impl Sender {
         self.next(1000).expect("a message has begun")
     }
 
-    /// Writes an untagged message where the connection keeps it. Returns whether that was done.
+    /// Writes an untagged message into the connection's ring. Returns whether that was done.
     fn write(&mut self, connection: &mut Connection) -> bool {
         let (number, most) = (self.number + 1, 1 + self.random.below(5000) as u32);
         let length = self.random.below(u64::from(most) + 1) as u32;
@@ -188,29 +188,29 @@ impl Source for Sender {
             self.ends.insert(self.end);
         }
         let ack_now = last && self.random.one_in(2);
-        // What RDMAP puts behind the header is payload to DDP.
+        // RDMAP's bytes behind the header are payload to DDP.
         let behind = self.inline.len().min(9);
         self.header.extend(self.inline.drain(..behind));
         Some(Segment { header: &self.header, bytes: &self.inline, gather, is_steady: true, ack_now, options })
     }
 }
 
-/// What one side has received, and the rules about it.
+/// Everything that one side has received, and the rules about it.
 pub(crate) struct Receiver {
-    /// Placed positions: runs that do not touch, by start.
+    /// Placed positions: disjoint runs, by start.
     runs: BTreeMap<u64, u64>,
     pub(crate) placed: u64,
     /// Positions after segments with the Last flag.
     ends: BTreeSet<u64>,
     /// Untagged messages for which receives are posted.
     posted: u32,
-    /// Says "placed" about what was not: for the test of the tests.
+    /// Claims to have placed segments that it has not: for the test of the tests.
     pub(crate) lies: bool,
     put_off: u64,
     random: Random,
     pub(crate) wants_receives: bool,
     knows_fences: bool,
-    /// Segments that came and waited for others.
+    /// Segments that were received and waited for others.
     pub(crate) fenced: u64,
 }
 
@@ -229,7 +229,7 @@ impl Receiver {
         self.runs.get(&0).copied().unwrap_or(0)
     }
 
-    /// Adds a run; false when all of it was there.
+    /// Adds a run; returns false when all of it was there.
     fn add(&mut self, start: u64, end: u64) -> bool {
         let before = self.runs.range(..=start).next_back().map(|(from, to)| (*from, *to));
         if before.is_some_and(|(_, to)| to >= end) {
@@ -297,43 +297,43 @@ pub(crate) struct Side {
     pub(crate) connection: Connection,
     pub(crate) source: Sender,
     pub(crate) sink: Receiver,
-    /// Where it is, by the number that it gives its addresses.
+    /// Its addresses, by its own numbers.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) events: Vec<Event>,
     pub(crate) largest_sent: usize,
-    /// Datagrams that it has marked with ECT.
+    /// Datagrams that it has sent with ECT.
     pub(crate) marked: u64,
-    /// Calls that its datagrams have taken: what leaves by one address in a batch is one.
+    /// Calls that its datagrams have taken: one for the datagrams of a batch that have one address.
     pub(crate) calls: u64,
-    /// The token that it shows when it has forgotten the connection.
+    /// The reset token that it sends when it has forgotten the connection.
     shows: [u8; 16],
-    /// Its program does not run: nothing is taken or sent.
+    /// Its program is suspended: nothing is received or sent.
     pub(crate) stopped: bool,
-    /// What comes while it does not run waits in its socket.
+    /// Whether packets received while it is suspended wait in its socket.
     pub(crate) keeps: bool,
     waiting: Vec<Flying>,
 }
 
-/// Datagrams, and where they go.
+/// Datagrams and their destinations.
 type Seen = Vec<(Vec<u8>, SocketAddr)>;
 
-/// To which side, what, from where, to where, and its ECN bits.
+/// Receiving side, bytes, source, destination, and ECN bits.
 type Flying = (usize, Vec<u8>, SocketAddr, SocketAddr, u8);
 
-/// Both ends and what is under way.
+/// Both ends and the datagrams in flight.
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) sides: [Side; 2],
     pub(crate) faults: Faults,
-    /// Without any there is no limit to what gets from anywhere to anywhere.
+    /// Without any, all addresses reach each other without limits.
     pub(crate) links: Vec<Link>,
     flying: BTreeMap<(Time, u64), Flying>,
     serial: u64,
     pub(crate) random: Random,
     batch: Batch,
-    /// Datagrams to addresses that are nobody's, and their bytes, by link.
+    /// Datagrams to unknown addresses, and their bytes, by link.
     strangers: BTreeMap<usize, (usize, usize)>,
-    /// Receives are not posted, whoever wants them.
+    /// Receives are not posted, even if requested.
     pub(crate) no_receives: bool,
     /// Some messages go past the queue.
     pub(crate) passes: bool,
@@ -341,8 +341,8 @@ pub(crate) struct World {
     pub(crate) passed: (u32, u32),
     /// What somebody on the way sees of this side's datagrams, and where they go.
     pub(crate) seen: Option<(usize, Seen)>,
-    /// Programs run at multiples of this only, as on a machine that is busy: what came meanwhile, and timers that are
-    /// over, wait. Zero: at once.
+    /// Programs run only at multiples of this, as on a busy machine: received packets and expired timers wait. Zero: at
+    /// once.
     pub(crate) runs_every: Duration,
 }
 
@@ -375,7 +375,7 @@ impl World {
         Self::of(&both, settings, faults, messages, longest, seed)
     }
 
-    /// Of two sides that set-up has made.
+    /// From two sides that have been set up.
     pub(crate) fn of(
         both: &[Established; 2],
         settings: &Settings,
@@ -438,7 +438,7 @@ impl World {
         }
     }
 
-    /// Lets a side send what it can.
+    /// Lets a side send all that it may.
     pub(crate) fn transmit(&mut self, side: usize) {
         if self.sides[side].stopped {
             return;
@@ -447,7 +447,7 @@ impl World {
         loop {
             self.batch.clear();
             let Side { connection, source, .. } = &mut self.sides[side];
-            // Who trusts the answer misses nothing.
+            // A caller that relies on the result misses nothing.
             let is_due = connection.is_due(self.now) || source.is_between() || source.message.is_some();
             let more = connection.transmit(source, self.now, &mut self.batch);
             assert!(is_due || self.batch.datagrams.is_empty(), "something was sent though nothing was due");
@@ -483,7 +483,7 @@ impl World {
         }
     }
 
-    /// What a NIC does with a datagram of a batch.
+    /// Gathers a datagram of a batch as a NIC does.
     fn gather(&self, datagram: &weft_edge::Datagram) -> Vec<u8> {
         let mut bytes = vec![];
         for piece in &self.batch.pieces[datagram.pieces.clone()] {
@@ -544,7 +544,7 @@ impl World {
         link.carry(side, bytes, self.now, &mut self.random)
     }
 
-    /// Both sides are at either end of these links, and say so.
+    /// Places both sides at either end of these links, and offers the addresses.
     pub(crate) fn join(&mut self, links: &[Link]) {
         self.links = links.to_vec();
         for side in 0..2 {
@@ -553,7 +553,7 @@ impl World {
         }
     }
 
-    /// Both sides have so many flows over this link, each between ports of its own.
+    /// Gives both sides this many flows over this link, each between its own ports.
     pub(crate) fn join_by_flows(&mut self, link: Link, flows: u8) {
         self.links = vec![link];
         for side in 0..2 {
@@ -568,7 +568,7 @@ impl World {
         }
     }
 
-    /// A side says that it is at the ends of these links.
+    /// A side offers its addresses on these links.
     pub(crate) fn offer(&mut self, side: usize, links: &[usize]) {
         let addresses = links.iter().map(|link| RailAddress { local: *link as u8, address: address_on(*link, side) });
         let addresses: Vec<_> = addresses.collect();
@@ -576,7 +576,7 @@ impl World {
         self.transmit(side);
     }
 
-    /// How many datagrams went to addresses of a link that are nobody's, and how many bytes.
+    /// The number of datagrams that were sent to unknown addresses of a link, and their bytes.
     pub(crate) fn strangers(&self, link: usize) -> (usize, usize) {
         self.strangers.get(&link).copied().unwrap_or_default()
     }
@@ -594,17 +594,17 @@ impl World {
         (0..2).all(|side| self.live(side).iter().all(|live| *live))
     }
 
-    /// Bytes on the way to a side.
+    /// Bytes in flight to a side.
     pub(crate) fn under_way(&self, side: usize) -> usize {
         self.flying.values().filter(|(to, ..)| *to == side).map(|(_, bytes, ..)| bytes.len()).sum()
     }
 
-    /// Something arrives at a side.
+    /// Delivers something to a side.
     pub(crate) fn inject(&mut self, side: usize, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr, after: Duration) {
         self.fly(after, (side, bytes, from, to, 0));
     }
 
-    /// A side that did not run goes on, with what has come meanwhile.
+    /// Resumes a suspended side, with the packets received meanwhile.
     pub(crate) fn resume(&mut self, side: usize) {
         self.sides[side].stopped = false;
         let waiting = core::mem::take(&mut self.sides[side].waiting);
@@ -621,7 +621,7 @@ impl World {
         [timer(&self.sides[0]), timer(&self.sides[1])]
     }
 
-    /// When the next thing happens.
+    /// Time of the next event.
     pub(crate) fn next_at(&self) -> Option<Time> {
         let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
         let next = self.timers().into_iter().flatten().chain(arrival).min()?;
@@ -629,7 +629,7 @@ impl World {
         Some(if every == 0 { next } else { Time::from_nanos(next.as_nanos().next_multiple_of(every)) })
     }
 
-    /// The next thing happens. False when nothing ever will.
+    /// Runs the next event. Returns false when there is none.
     pub(crate) fn step(&mut self) -> bool {
         let timers = self.timers();
         let Some(next) = self.next_at() else { return false };
@@ -656,14 +656,14 @@ impl World {
             return self.sides[side].waiting.push((side, bytes.clone(), from, to, ecn));
         }
         let Side { connection, sink, addresses, stopped, shows, .. } = &mut self.sides[side];
-        // Who has moved is not found where it was.
+        // A side that has moved is not reached at its old address.
         let Some(local) = addresses.iter().position(|address| *address == to).filter(|_| !*stopped) else { return };
         if let Ok(token) = setup::reset_token(bytes) {
             connection.receive_reset(&token, self.now);
         } else if !connection.is_over() {
             connection.receive(bytes, &Meta { from, local: local as u8, ecn, now: self.now }, sink);
         } else if bytes.len() > setup::RESET_LENGTH {
-            // It is forgotten, and who still asks is told so.
+            // The connection is forgotten: packets to it are answered with a reset.
             let reset = setup::reset(connection.id(), shows);
             self.carry(side, reset.to_vec(), 0, to, from);
         }
@@ -678,8 +678,8 @@ impl World {
         }
     }
 
-    /// What came may have made a timer shorter. When that was handled, a timer that is over would turn the event loop
-    /// without end.
+    /// A received packet may have shortened a timer. After it is handled, an expired timer would make the event loop
+    /// spin.
     fn settle(&mut self, side: usize) {
         let late = |side: &Side, now: Time| !side.stopped && side.connection.next_timeout().is_some_and(|at| at <= now);
         if late(&self.sides[side], self.now) {
@@ -689,7 +689,7 @@ impl World {
         assert!(!late(&self.sides[side], self.now), "a timer is over at {:?}: {}", self.now, self.brief());
     }
 
-    /// What must hold at any time.
+    /// Checks the invariants.
     fn check(&self) {
         for (side, other) in [(0, 1), (1, 0)] {
             let acknowledged = self.sides[side].connection.acknowledged();
@@ -698,7 +698,7 @@ impl World {
         }
     }
 
-    /// Runs until `done`, or fails after so many steps.
+    /// Runs until `done`, or fails after this many steps.
     pub(crate) fn run(&mut self, most: u32, mut done: impl FnMut(&Self) -> bool) {
         for _ in 0..most {
             if done(self) {
@@ -709,7 +709,7 @@ impl World {
         panic!("not done after {most} steps, at {:?}: {}", self.now, self.brief());
     }
 
-    /// What a failure says about both sides.
+    /// The state of both sides, for failure messages.
     fn brief(&self) -> String {
         let side = |side: &Side| {
             let connection = &side.connection;
@@ -751,7 +751,7 @@ impl World {
         })
     }
 
-    /// Closes both sides and checks that all was placed once.
+    /// Closes both sides and checks that everything was placed once.
     pub(crate) fn finish(&mut self) {
         self.run(200_000, Self::all_acknowledged);
         for (side, other) in [(0, 1), (1, 0)] {
