@@ -126,7 +126,7 @@ fn listen(path: &Path) {
     let without = PacketSocket::open("rail0").unwrap_err().to_string();
     assert!(without.contains("CAP_NET_RAW") && without.contains("link-helper"), "{without}");
     let other = PacketRing::from_helper(path, "rail0=10.0.0.78/24", "rail0").unwrap_err().to_string();
-    assert!(other.contains("rail0=10.0.0.78/24 is wanted"), "{other}");
+    assert!(other.contains("not rail0=10.0.0.78/24"), "{other}");
     let mut ring = PacketRing::from_helper(path, LINK, "rail0").unwrap();
     let away = SockRef::from(&ring).detach_filter().unwrap_err();
     assert_eq!(away.kind(), std::io::ErrorKind::PermissionDenied);
@@ -204,7 +204,7 @@ fn a_user_who_is_not_trusted_is_refused() {
     let mut killed = helper(lab.host(0), LINK, &path, "4711");
     let line = format!("rping -s -a 10.0.0.77 -p 0 --link {LINK}@{}", path.display());
     let refused = Running::start_by(without_rights(lab.host(0), WEFT), &words(&line)).end();
-    let is_told = refused.text.contains("user 0 is not one that it trusts");
+    let is_told = refused.text.contains("it does not trust user 0");
     assert!(refused.code == Some(1) && is_told, "{}", refused.text);
     killed.await_text("user 0 is refused");
     // What one that was killed leaves is put away by the next; two at a time there are not.

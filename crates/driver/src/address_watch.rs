@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::libc::{RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR, RTMGRP_LINK};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
 
-/// Hears of changes in the network namespace in which it was made.
+/// Receives notifications of changes in the network namespace in which it was made.
 #[derive(Debug)]
 pub(crate) struct AddressWatch(OwnedFd);
 
@@ -20,14 +20,15 @@ impl AddressWatch {
         Some(Self(fd))
     }
 
-    /// Whether anything was heard since the last time. What is said is not read: who wants to know looks.
+    /// Whether any notification was received since the last call. Its contents are not read: the caller queries the
+    /// addresses.
     pub(crate) fn has_heard(&self) -> bool {
         let mut heard = false;
         let mut words = [0; 4096];
         loop {
             match recv(self.0.as_raw_fd(), &mut words, MsgFlags::empty()) {
                 Ok(_) | Err(Errno::EINTR) => heard = true,
-                // More than the socket keeps was said.
+                // The socket's buffer has overflowed.
                 Err(Errno::ENOBUFS) => heard = true,
                 Err(_) => return heard,
             }
@@ -43,7 +44,7 @@ mod tests {
     fn nothing_is_heard_twice() {
         let watch = AddressWatch::new().unwrap();
         watch.has_heard();
-        // Somebody else may change an interface just now, but not each time.
+        // Another program may change an interface just now, but not each time.
         assert!((0..100).any(|_| !watch.has_heard()));
     }
 }

@@ -5,7 +5,7 @@ use weft_base::{Clock, Time};
 /// Nanoseconds since this clock was made. Copies share the start.
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock {
-    /// What the machine's clock said when this one was made.
+    /// The machine's clock when this one was made.
     start: u64,
 }
 
@@ -29,11 +29,11 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC: one read of the shared clock page, no system call. Every visit of the engine asks,
-/// so it is asked without the detour over `std::time`.
+/// Nanoseconds of CLOCK_MONOTONIC: one read of the vDSO, no system call. Every turn of the engine reads it, so it
+/// avoids the detour through `std::time`.
 fn machine_nanos() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: The pointer is good for one write of this type. That this clock is missing can't be.
+    // SAFETY: The pointer is valid for one write of this type. This clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }

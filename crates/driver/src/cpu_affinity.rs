@@ -1,4 +1,4 @@
-//! Which processor a NIC's thread runs on.
+//! The processor that a NIC's thread runs on.
 
 use core::mem::zeroed;
 use core::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use libc::{CPU_EQUAL, cpu_set_t, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// Whether the machine is full is asked no more often than this.
+/// The load of the machine is read no more often than this.
 const EVERY: Duration = Duration::from_millis(1);
 
 /// The processor on which the calling thread runs.
@@ -16,34 +16,34 @@ pub(crate) fn processor() -> Option<u32> {
     u32::try_from(unsafe { sched_getcpu() }).ok()
 }
 
-/// The processors on which the calling thread may run, in order. None where that can't be told.
+/// The processors on which the calling thread may run, in order. Empty where that cannot be read.
 #[must_use]
 pub fn allowed_processors() -> Vec<u32> {
     let Some(all) = allowed() else { return Vec::new() };
     (0..libc::CPU_SETSIZE as u32).filter(|place| only(*place, &all).is_some()).collect()
 }
 
-/// The place of a thread: where the system lets it run, or on one processor for a time.
+/// The affinity of a thread: the system's, or one processor for a time.
 #[derive(Default)]
 pub(crate) struct CpuAffinity(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     tie: Option<Tie>,
-    /// When the machine was looked at, whether it was full, and whether it had been before.
+    /// When the machine's load was last read, whether it was full, and whether it was full before.
     looked: Option<(Instant, bool, bool)>,
 }
 
-/// A thread that runs on one processor.
+/// A thread that is pinned to one processor.
 struct Tie {
     one: cpu_set_t,
-    /// Where it may run otherwise.
+    /// Its affinity otherwise.
     all: cpu_set_t,
 }
 
 impl CpuAffinity {
-    /// While the machine is full, the calling thread runs on this processor alone, if it may at all; else wherever it
-    /// may. Returns whether that has changed.
+    /// While the machine is full, pins the calling thread to this processor, if it is allowed; otherwise restores its
+    /// affinity. Returns whether that has changed.
     pub(crate) fn follow(&self, wanted: Option<u32>, is_full: impl FnOnce() -> bool) -> bool {
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = wanted.filter(|_| state.is_full(is_full));
@@ -51,7 +51,7 @@ impl CpuAffinity {
             return false;
         }
         let Some(now) = allowed() else { return false };
-        // Somebody else may have moved it.
+        // Another program may have changed its affinity.
         let tie = state.tie.take().filter(|tie| equal(&tie.one, &now));
         let all = tie.as_ref().map_or(now, |tie| tie.all);
         match wanted.and_then(|wanted| only(wanted, &all)) {
@@ -69,7 +69,7 @@ impl CpuAffinity {
 }
 
 impl State {
-    /// Whether the machine is full; it takes two looks that agree to change what is thought of it.
+    /// Whether the machine is full; the state changes after two readings that agree.
     fn is_full(&mut self, ask: impl FnOnce() -> bool) -> bool {
         let now = Instant::now();
         match self.looked {
@@ -88,7 +88,8 @@ impl State {
     }
 }
 
-/// Where the calling thread may run. `None` if that can't be told: on machines with more processors than the set holds.
+/// The affinity of the calling thread. `None` if it cannot be read: on machines with more processors than the set
+/// holds.
 fn allowed() -> Option<cpu_set_t> {
     // SAFETY: A set of numbers of which zero is the empty one; the call writes to it alone.
     unsafe {
@@ -97,7 +98,7 @@ fn allowed() -> Option<cpu_set_t> {
     }
 }
 
-/// Where it may run from now on. Returns whether it may.
+/// Sets the affinity. Returns whether that succeeded.
 fn allow(set: &cpu_set_t) -> bool {
     // SAFETY: Reads the set during the call alone.
     unsafe { sched_setaffinity(0, size_of::<cpu_set_t>(), set) == 0 }
@@ -108,13 +109,13 @@ fn equal(one: &cpu_set_t, other: &cpu_set_t) -> bool {
     unsafe { CPU_EQUAL(one, other) }
 }
 
-/// This one processor, if it is one of `all`.
+/// This one processor, if it is in `all`.
 fn only(processor: u32, all: &cpu_set_t) -> Option<cpu_set_t> {
     let place = processor as usize;
     if place >= 8 * size_of::<cpu_set_t>() {
         return None;
     }
-    // SAFETY: A set of numbers of which zero is the empty one, and a number that has a place there.
+    // SAFETY: A set of numbers of which zero is the empty one, and a number within its range.
     unsafe {
         let mut one: cpu_set_t = zeroed();
         libc::CPU_SET(place, &mut one);
@@ -136,14 +137,14 @@ mod tests {
         places(&allowed().unwrap())
     }
 
-    /// On a machine that has been as full as this for long.
+    /// On a machine that has been this full for long.
     fn follow(cpu_affinity: &CpuAffinity, wanted: Option<u32>, is_full: bool) -> bool {
         let seen = Instant::now().checked_sub(EVERY).unwrap();
         cpu_affinity.0.lock().unwrap().looked = Some((seen, is_full, is_full));
         cpu_affinity.follow(wanted, || is_full)
     }
 
-    /// Does this on a thread of its own, for it is that which is moved.
+    /// Runs this on a new thread, since it changes the calling thread's affinity.
     fn apart(act: impl FnOnce() + Send) {
         thread::scope(|scope| scope.spawn(act).join().unwrap());
     }
@@ -213,7 +214,7 @@ mod tests {
             [true, false, true, true, false, true, false, false].map(&mut look),
             [false, false, false, true, true, true, true, false]
         );
-        // Seen just now, however long this thread has not run since.
+        // Read just now, however long this thread has not run since.
         state.looked.as_mut().unwrap().0 = Instant::now() + Duration::from_secs(3600);
         assert!(!state.is_full(|| panic!("asked again at once")));
     }

@@ -1,4 +1,4 @@
-//! Whether threads stand in line for the processors.
+//! Whether the processors are oversubscribed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,16 +6,16 @@ use std::thread::available_parallelism;
 
 /// Runnable threads above 2 per CPU + 2 mean the machine is oversubscribed. Per CPU: a program and its NIC's thread.
 const EACH: usize = 2;
-/// For all CPUs together: what the system itself does at that moment.
+/// For all CPUs together: the system's own work at that moment.
 const MORE: usize = 2;
 
-/// The kernel's count of threads that run or want to.
+/// The kernel's count of runnable threads.
 pub(crate) struct CpuPressure {
-    /// `/proc/loadavg`, if it is there.
+    /// `/proc/loadavg`, if it exists.
     load: Option<File>,
     /// Of the whole machine, as the count is.
     processors: usize,
-    /// The most runnable threads without pressure.
+    /// The maximum number of runnable threads without pressure.
     most: usize,
 }
 
@@ -28,13 +28,13 @@ impl CpuPressure {
         Self { load: File::open("/proc/loadavg").ok(), processors, most: EACH * mine + MORE }
     }
 
-    /// Whether more threads want to run than [`EACH`] for each processor of this process and [`MORE`]. A system call of
-    /// a microsecond.
+    /// Whether there are more runnable threads than [`EACH`] per processor of this process plus [`MORE`]. A system call
+    /// of a microsecond.
     pub(crate) fn is_there(&self) -> bool {
         self.running().is_some_and(|running| running > self.most)
     }
 
-    /// Whether more threads want to run than the machine has processors. As dear.
+    /// Whether there are more runnable threads than the machine has processors. Costs the same.
     pub(crate) fn is_full(&self) -> bool {
         self.running().is_some_and(|running| running > self.processors)
     }
@@ -46,7 +46,7 @@ impl CpuPressure {
     }
 }
 
-/// The number before the stroke of `0.20 0.18 0.12 1/80 11206` (proc_loadavg(5)).
+/// The number before the slash of `0.20 0.18 0.12 1/80 11206` (proc_loadavg(5)).
 fn running(text: &[u8]) -> Option<usize> {
     let text = core::str::from_utf8(text).ok()?;
     text.split_whitespace().nth(3)?.split('/').next()?.parse().ok()

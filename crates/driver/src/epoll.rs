@@ -11,16 +11,16 @@ use weft_base::{Interest, PortError};
 use crate::error::{from_number, last_error};
 use crate::timer::FOR_EVER_S;
 
-/// How many events one wait brings at most; the rest comes with the next.
+/// The maximum number of events per wait; the rest is returned by the next.
 const EVENTS: usize = 64;
 
 pub(crate) struct Epoll {
     fd: OwnedFd,
-    /// The kernel has no `epoll_pwait2` (it came with Linux 5.11), or who runs this forbids it.
+    /// The kernel has no `epoll_pwait2` (new in Linux 5.11), or a filter forbids it.
     is_coarse: AtomicBool,
 }
 
-/// What one wait brought.
+/// The events of one wait.
 pub(crate) struct Events {
     events: [libc::epoll_event; EVENTS],
     count: usize,
@@ -55,13 +55,13 @@ impl Epoll {
         if fd < 0 {
             return Err(from_number(last_error()));
         }
-        // SAFETY: A descriptor that was made just now and belongs to nobody.
+        // SAFETY: A new descriptor that has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, is_coarse: AtomicBool::new(false) })
     }
 
-    /// Watches `fd` for `events` and reports `key`, in place of what it was watched for before.
+    /// Arms `fd` for `events` under `key`, in place of its previous interest.
     pub(crate) fn watch(&self, fd: BorrowedFd<'_>, key: u64, events: u32) -> Result<(), PortError> {
-        // Watched before is the usual case.
+        // It mostly is in the epoll already.
         match self.control(libc::EPOLL_CTL_MOD, fd, key, events) {
             Err(libc::ENOENT) => self.control(libc::EPOLL_CTL_ADD, fd, key, events),
             done => done,
@@ -69,16 +69,16 @@ impl Epoll {
         .map_err(from_number)
     }
 
-    /// Watches `fd` for `interest` until it has reported `key` once, in place of what it was watched for before.
+    /// Arms `fd` for `interest` until it has reported `key` once, in place of its previous interest.
     pub(crate) fn watch_once(&self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> Result<(), PortError> {
         match event_bits(interest) {
-            // The kernel reports ends and errors even to who asks for nothing.
+            // The kernel reports hang-ups and errors even for an empty interest.
             0 => self.forget(fd),
             bits => self.watch(fd, key, bits | libc::EPOLLONESHOT as u32),
         }
     }
 
-    /// Watches `fd` no more.
+    /// Removes `fd`.
     pub(crate) fn forget(&self, fd: BorrowedFd<'_>) -> Result<(), PortError> {
         match self.control(libc::EPOLL_CTL_DEL, fd, 0, 0) {
             Err(libc::ENOENT) => Ok(()),
@@ -95,7 +95,7 @@ impl Epoll {
         }
     }
 
-    /// Waits for something, at most for `timeout` (`None`: for ever). Signals don't end it.
+    /// Waits for an event, at most for `timeout` (`None`: forever). Signals don't end it.
     pub(crate) fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> Result<(), PortError> {
         let begun = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
         let mut left = timeout;
@@ -125,9 +125,9 @@ impl Epoll {
                     tv_sec: timeout.as_secs().try_into().unwrap_or(FOR_EVER_S.into()),
                     tv_nsec: timeout.subsec_nanos().into(),
                 };
-                // epoll_wait has milliseconds only, of which it is given at least as many. By number, for C libraries
+                // epoll_wait has milliseconds only, so the timeout is rounded up. Called by number, for C libraries
                 // from before Linux 5.11 have no function for it. SAFETY: As above; the timeout is read during the call
-                // alone; no signal mask is given, so its size counts for nothing.
+                // alone; no signal mask is given, so its size is ignored.
                 unsafe {
                     libc::syscall(
                         libc::SYS_epoll_pwait2,
@@ -146,7 +146,7 @@ impl Epoll {
             return Ok(());
         }
         let number = last_error();
-        // What the kernel does not have it says so, and filters of containers do the same or forbid it.
+        // Old kernels lack the call; filters of containers return the same or forbid it.
         if matches!(number, libc::ENOSYS | libc::EPERM) && !self.is_coarse.swap(true, Ordering::Relaxed) {
             return self.wait_once(timeout, events);
         }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::EventFd;
 
-    /// Only a failure takes so long.
+    /// Only a failure takes this long.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_fine_timeouts_is_known_by_its_answer() {
-        // In a thread of its own, whose filter refuses the call as an old kernel does.
+        // In a new thread, whose filter refuses the call as an old kernel does.
         std::thread::spawn(|| {
             let (epoll, mut events) = (Epoll::new().unwrap(), Events::new());
             if !forbid_pwait2() {
@@ -197,18 +197,18 @@ mod tests {
         .unwrap();
     }
 
-    /// From here on `epoll_pwait2` is a call that this thread's kernel does not know.
+    /// Makes `epoll_pwait2` fail in this thread as on a kernel without it.
     fn forbid_pwait2() -> bool {
         let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let mut filter = [
-            // The number of the call stands first.
+            // The number of the call is the first word.
             statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
             statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_epoll_pwait2 as u32),
             statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
             statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
         ];
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-        // SAFETY: The program and its filter are read during the calls alone, and are as long as said.
+        // SAFETY: The program and its filter are read during the calls alone, and have the given length.
         unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
                 && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0

@@ -1,4 +1,4 @@
-//! Where a NIC's own thread sleeps.
+//! The wait of a NIC's own thread.
 
 use core::time::Duration;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ const PACKETS: u64 = 0;
 const TIMER: u64 = 1;
 const WAKER: u64 = 2;
 
-/// An epoll around the network's epoll. To look at the inner one from outside takes nothing from it.
+/// An epoll around the network's epoll. Polling the inner one through it consumes nothing.
 pub(crate) struct EpollWatch {
     outer: Epoll,
     network: Arc<Epoll>,
@@ -62,7 +62,7 @@ impl Watch for EpollWatch {
 
     fn set_packets(&self, on: bool) {
         let events = if on { libc::EPOLLIN as u32 } else { 0 };
-        // One call: it is in since the start. When something waits already, the kernel ends a sleep in this call.
+        // One call: it was added at the start. If an event is pending already, the kernel ends a sleep in this call.
         let outcome = self.outer.watch(self.network.as_fd(), PACKETS, events);
         debug_assert_eq!(outcome, Ok(()));
     }
@@ -84,7 +84,7 @@ impl Watch for EpollWatch {
     }
 
     fn be_prompt(&self) {
-        // A system that does not know of it lets the thread wait as any other.
+        // A system without it schedules the thread as any other.
         let _ = shorten_slice();
     }
 
@@ -103,13 +103,13 @@ mod tests {
     use super::*;
     use crate::EventFd;
 
-    /// Only a failure takes so long.
+    /// Only a failure takes this long.
     const PATIENCE: Duration = Duration::from_secs(120);
-    /// A sleep that nothing ends takes at least so long.
+    /// A sleep that times out takes at least this long.
     const BRIEF: Duration = Duration::from_millis(10);
     const FAR: Duration = Duration::from_secs(3600);
 
-    /// A network's epoll with one descriptor armed as the network arms them, and the place to sleep at it.
+    /// A network's epoll with one descriptor armed as the network arms them, and the watch to sleep in.
     struct Bench {
         network: Arc<Epoll>,
         packet: EventFd,
@@ -124,7 +124,7 @@ mod tests {
             Self { epoll_watch: EpollWatch::new(Arc::clone(&network)).unwrap(), network, packet }
         }
 
-        /// How long a sleep took that may take `most`.
+        /// How long a sleep of at most `most` took.
         fn slept(&self, most: Duration) -> Duration {
             let begun = Instant::now();
             self.epoll_watch.sleep(Some(most));
@@ -145,7 +145,7 @@ mod tests {
             events.iter().map(|(key, _)| key).collect()
         }
 
-        /// Does `end` while a thread sleeps without a limit, and sees it end.
+        /// Runs `end` while a thread sleeps without a limit, and checks that it ends.
         fn end_sleep_under_way(&self, end: impl FnOnce()) {
             let sleeper = AtomicU32::new(0);
             thread::scope(|scope| {
@@ -187,7 +187,7 @@ mod tests {
         bench.epoll_watch.set_packets(false);
         bench.assert_undisturbed();
         assert_eq!(bench.reported(), [7]);
-        // Taken, and not armed again.
+        // Consumed, and not armed again.
         bench.epoll_watch.set_packets(true);
         bench.assert_undisturbed();
     }
@@ -219,7 +219,7 @@ mod tests {
         bench.end_sleep_under_way(|| {
             bench.epoll_watch.set_packets(false);
             bench.packet.signal();
-            // Had the packet ended it, the wake would be left for the next one.
+            // Had the packet ended it, the wake-up would be left for the next one.
             bench.epoll_watch.wake();
         });
         bench.assert_undisturbed();

@@ -4,7 +4,7 @@ use std::io;
 
 use weft_base::PortError;
 
-/// What this thread's last system call failed with.
+/// The error of this thread's last system call.
 pub(crate) fn last_error() -> i32 {
     number_of(&io::Error::last_os_error())
 }
@@ -14,12 +14,12 @@ pub(crate) fn port_error(error: &io::Error) -> PortError {
 }
 
 fn number_of(error: &io::Error) -> i32 {
-    // All errors come from system calls; what the standard library refuses by itself (a zero byte in a name) counts as
+    // All errors come from system calls; what the standard library itself refuses (a zero byte in a name) counts as
     // EINVAL.
     error.raw_os_error().unwrap_or(libc::EINVAL)
 }
 
-/// Whether the call only has to be tried again later.
+/// Whether the call need only be retried later.
 pub(crate) const fn would_block(number: i32) -> bool {
     number == libc::EAGAIN || number == libc::EWOULDBLOCK
 }

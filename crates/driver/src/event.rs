@@ -6,15 +6,15 @@ use weft_base::{PortError, Waker};
 
 use crate::error::{from_number, last_error};
 
-/// A descriptor that is readable from [`EventFd::signal`] on until [`EventFd::drain`]: what a completion channel is
-/// made of.
+/// A descriptor that is readable from [`EventFd::signal`] until [`EventFd::drain`]: the descriptor of a completion
+/// channel.
 #[derive(Debug)]
 pub struct EventFd {
     fd: OwnedFd,
 }
 
 impl EventFd {
-    /// One that is not signalled.
+    /// A new one, not signalled.
     ///
     /// # Errors
     /// The operating system has no descriptors left.
@@ -24,7 +24,7 @@ impl EventFd {
         if fd < 0 {
             return Err(from_number(last_error()));
         }
-        // SAFETY: A descriptor that was made just now and belongs to nobody.
+        // SAFETY: A new descriptor that has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 

@@ -1,10 +1,10 @@
-//! For tests: system calls that this system does not permit (seccomp(2)).
+//! For tests: forbids system calls (seccomp(2)).
 
-/// From now on this thread, and those that it starts, are refused these system calls: EPERM.
+/// From now on these system calls fail with EPERM in this thread, and in threads that it starts.
 pub(crate) fn forbid(calls: &[libc::c_long]) {
     let step =
         |code: u32, jump_true, jump_false, k| libc::sock_filter { code: code as u16, jt: jump_true, jf: jump_false, k };
-    // The number of the call is the first word of what a filter sees.
+    // The number of the call is the first word of a filter's data.
     let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
     for (at, call) in calls.iter().enumerate() {
         let to_refusal = (calls.len() - at) as u8;

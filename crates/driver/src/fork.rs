@@ -1,10 +1,10 @@
-//! Whether this process is a copy.
+//! Whether this process is a forked child.
 //!
-//! A child made by fork(2) has the memory and the descriptors of its parent, but none of its threads. What the parent
-//! holds is not the child's to use or to end: whoever holds something remembers [`generation`] and compares.
+//! A child made by fork(2) has the memory and the descriptors of its parent, but none of its threads. It must neither
+//! use nor end what the parent holds: every holder remembers [`generation`] and compares.
 //!
-//! Sockets a child does not even hold: the kernel ends a stream when its last holder closes it, so a child would keep
-//! the peers of a parent that has died waiting (`held`).
+//! Sockets are closed in a child: the kernel ends a stream when its last holder closes it, so a child would keep the
+//! peers of a dead parent waiting (`held`).
 
 #[cfg(test)]
 use core::ffi::c_int;
@@ -12,14 +12,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::held;
 
-/// How often fork(2) has copied the process on its way here, plus one; 0 before anybody asked.
+/// The number of forks in this process's ancestry since the first call of [`generation`], plus one; 0 before that call.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// A number that stays the same in this process for ever, and differs in each child that fork(2) makes from it after
-/// the first call.
+/// A number that never changes in this process, and differs in each child that fork(2) makes from it after the first
+/// call.
 ///
 /// Costs one relaxed load after the first call. May be called in a child of a process with many threads. Children made
-/// past the C library (a bare clone(2)) are not noticed.
+/// without the C library (a bare clone(2)) are not detected.
 #[inline]
 #[must_use]
 pub fn generation() -> u64 {
@@ -29,21 +29,21 @@ pub fn generation() -> u64 {
     }
 }
 
-/// Starts to notice forks, if nobody has asked yet, and returns [`generation`].
+/// Registers the fork handlers, if this is the first call, and returns [`generation`].
 ///
-/// No lock is held meanwhile: a child made in the middle of it would find it held for ever. Two threads may register
-/// twice, then a child counts two.
+/// No lock is held meanwhile: a child made during the call would find it held forever. Two threads may register twice,
+/// then a child counts two.
 #[cold]
 fn watch_forks() -> u64 {
     // SAFETY: `count` changes atomics and makes calls that are safe after a fork, whatever the parent's other threads
     // held (signal-safety(7)); those of the parent wait for its other threads for a short time at most. They live as
-    // long as the library that they stand in, and the C library forgets them when that is unloaded.
+    // long as the library that contains them, and the C library forgets them when that is unloaded.
     let outcome = unsafe { libc::pthread_atfork(Some(held::before_fork), Some(held::after_fork), Some(count)) };
     if outcome != 0 {
-        // No memory for the handler. Nothing is watched yet, and the next call tries again.
+        // No memory for the handler. Forks are not detected yet, and the next call tries again.
         return 0;
     }
-    // A child that was made since then has counted from 0 to 1 already: nobody held a number then, so 1 is right for it
+    // A child that was made since then has counted from 0 to 1 already: there was no holder then, so 1 is right for it
     // too.
     let _ = GENERATION.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
     GENERATION.load(Ordering::Relaxed)
@@ -54,9 +54,9 @@ extern "C" fn count() {
     held::leave_to_parent();
 }
 
-/// Makes a child that exits with what `f` returns (101: it panicked), waits for it and returns that.
+/// Makes a child that exits with the result of `f` (101: it panicked), waits for it and returns the status.
 ///
-/// Other threads of the process may have held locks, the one of the allocator too: `f` must not need any.
+/// Other threads of the process may have held locks, the allocator's too: `f` must not need any.
 #[cfg(test)]
 pub(crate) fn in_child(f: impl FnOnce() -> c_int) -> c_int {
     status_of(start_child(f))
@@ -65,12 +65,12 @@ pub(crate) fn in_child(f: impl FnOnce() -> c_int) -> c_int {
 /// The same, without waiting for it.
 #[cfg(test)]
 pub(crate) fn start_child(f: impl FnOnce() -> c_int) -> libc::pid_t {
-    // SAFETY: The child runs `f`, which keeps to what is allowed after a fork, and then leaves without running anything
+    // SAFETY: The child runs `f`, which does only what is allowed after a fork, and then exits without running anything
     // else.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
-            // Nothing of the child may run on into what called this, such as a harness with a report of its own.
+            // The child must not return into the caller, such as a harness with a report of its own.
             let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(101);
             // SAFETY: Ends the child.
             unsafe { libc::_exit(status) }
@@ -79,7 +79,7 @@ pub(crate) fn start_child(f: impl FnOnce() -> c_int) -> libc::pid_t {
     }
 }
 
-/// What a child has exited with, once it has.
+/// The exit status of a child, once it has ended.
 #[cfg(test)]
 pub(crate) fn status_of(child: libc::pid_t) -> c_int {
     let mut status = 0;
@@ -140,7 +140,7 @@ mod tests {
         let before = generation();
         let outcome = in_child(|| {
             let child = generation();
-            // SAFETY: The grandchild asks and leaves; the child waits for it.
+            // SAFETY: The grandchild asks and exits; the child waits for it.
             match unsafe { libc::fork() } {
                 -1 => 9,
                 // SAFETY: Ends the grandchild.

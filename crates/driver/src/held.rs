@@ -1,8 +1,8 @@
-//! Sockets that a child by fork(2) does not keep.
+//! Sockets that are closed in children by fork(2).
 //!
-//! Each socket of this crate is marked in a table of the process by its descriptor's number. In a child, the handler of
-//! fork puts an unconnected socket in the place of each: the numbers stay taken, so that nothing the child opens gets
-//! one which a copy of a port still names.
+//! Each socket of this crate is marked in a table of the process by its descriptor's number. In a child, the fork
+//! handler replaces each by an unconnected socket: the numbers stay taken, so that nothing the child opens gets a
+//! number that a copy of a port still refers to.
 
 use core::ffi::c_int;
 use core::mem::ManuallyDrop;
@@ -16,20 +16,20 @@ use socket2::Socket;
 
 use crate::fork;
 
-/// Descriptors with numbers from here on are not watched: more than a process has unless the system was told otherwise
-/// (`fs.nr_open`).
+/// Descriptors with numbers from here on are not marked: more than a process may have unless the system is configured
+/// otherwise (`fs.nr_open`).
 const NUMBERS: usize = 1 << 20;
 
-/// A bit for each descriptor that is a socket of this crate. Its pages are there only when they are used.
+/// A bit for each descriptor that is a socket of this crate. Its pages are allocated on use.
 static MARKS: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-/// Words of it that have ever been used.
+/// The number of its words ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// Threads that are between the making or closing of a descriptor and its mark.
+/// Threads that are between creating or closing a descriptor and changing its mark.
 static CHANGING: AtomicUsize = AtomicUsize::new(0);
-/// Forks that are under way.
+/// Forks in progress.
 static FORKING: AtomicUsize = AtomicUsize::new(0);
-/// So often a fork, or a change, lends its core to those that it waits for. Then it goes on: a signal handler that
-/// forks may have stopped the very thread that it waits for.
+/// A fork, or a change, yields this many times to those that it waits for. Then it continues: a signal handler that
+/// forks may have interrupted the very thread that it waits for.
 const PATIENCE: usize = 1000;
 
 /// A socket that ends with this process, whatever children it has.
@@ -42,9 +42,9 @@ impl Held {
         Self::make_with(|| make().map(|socket| (socket, ()))).map(|(held, ())| held)
     }
 
-    /// Makes one, and something with it.
+    /// Makes one, with another value.
     pub(crate) fn make_with<T>(make: impl FnOnce() -> io::Result<(Socket, T)>) -> io::Result<(Self, T)> {
-        // The handlers are there before the first socket is.
+        // The handlers must be registered before the first socket exists.
         let _ = fork::generation();
         let _change = Change::begin();
         let (socket, with) = make()?;
@@ -67,10 +67,10 @@ impl Deref for Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let _change = Change::begin();
-        // SAFETY: Nobody uses it after this.
+        // SAFETY: It is not used after this.
         let socket = unsafe { ManuallyDrop::take(&mut self.0) };
         match place(socket.as_raw_fd()) {
-            // In a child: what has this number there may be anything by now.
+            // In a child this number may be any descriptor by now.
             Some((word, bit)) if MARKS[word].fetch_and(!bit, Ordering::Relaxed) & bit == 0 => {
                 let _ = socket.into_raw_fd();
             }
@@ -84,7 +84,7 @@ fn place(descriptor: c_int) -> Option<(usize, u64)> {
     Some((number / 64, 1 << (number % 64)))
 }
 
-/// While it is there, a fork waits.
+/// While one exists, a fork waits.
 struct Change;
 
 impl Change {
@@ -124,10 +124,10 @@ pub(crate) extern "C" fn after_fork() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// In the child: lets go of all sockets of its parent. Only calls that are safe whatever the parent's other threads
-/// were doing.
+/// In the child: closes all sockets of its parent. Only calls that are safe whatever the parent's other threads were
+/// doing.
 pub(crate) fn leave_to_parent() {
-    // Those threads are not here.
+    // Those threads do not exist here.
     FORKING.store(0, Ordering::SeqCst);
     CHANGING.store(0, Ordering::SeqCst);
     let mut stand_in = None;
@@ -137,8 +137,8 @@ pub(crate) fn leave_to_parent() {
             let descriptor = (number * 64) as c_int + bits.trailing_zeros() as c_int;
             bits &= bits - 1;
             let there = *stand_in.get_or_insert_with(|| {
-                // So that there is one to be had where the process has as many as it may.
-                // SAFETY: A socket of the parent, which nobody uses in a child.
+                // Frees a number, in case the process has as many as it may.
+                // SAFETY: A socket of the parent, which is not used in a child.
                 unsafe { libc::close(descriptor) };
                 // SAFETY: Reads and writes no memory.
                 unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) }
@@ -146,7 +146,7 @@ pub(crate) fn leave_to_parent() {
             if there == descriptor {
                 continue;
             }
-            // SAFETY: As above. It fails only without a stand-in, and then the number is free.
+            // SAFETY: As above. It fails only without a replacement, and then the number is free.
             if unsafe { libc::dup3(there, descriptor, libc::O_CLOEXEC) } < 0 {
                 // SAFETY: As above.
                 unsafe { libc::close(descriptor) };

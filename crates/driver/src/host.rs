@@ -1,12 +1,11 @@
-//! Which host this process runs on.
+//! The identity of the host that this process runs on.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use weft_base::HostId;
 
-/// The boot that this machine is from, and the network namespace that the calling thread is in. `None` where `/proc`
-/// does not say.
+/// The boot id of this machine, and the network namespace of the calling thread. `None` where `/proc` has none.
 #[must_use]
 pub fn host_id() -> Option<HostId> {
     let boot = parse_boot(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)?;

@@ -6,14 +6,15 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nameindex, if_nametoindex};
 use weft_base::{HostAddress, LocalAddress};
 
-/// The addresses of this host, without the loopback's and those of one link. Empty where the system does not tell.
+/// The addresses of this host, except those of the loopback and link-local ones. Empty where the system does not report
+/// them.
 #[must_use]
 pub fn host_addresses() -> Vec<HostAddress> {
     getifaddrs().map(|entries| entries.filter_map(|entry| host_address(&entry)).collect()).unwrap_or_default()
 }
 
-/// The addresses that this host has on an interface, by its name, those of one link included; and how many bits of each
-/// are its subnet's. Empty where there are none, or the system does not tell.
+/// The addresses of an interface of this host, by its name, link-local ones included, with their prefix lengths. Empty
+/// where there are none, or the system does not report them.
 #[must_use]
 pub fn interface_addresses(interface: &str) -> Vec<(IpAddr, u8)> {
     let of_it = |entry: &InterfaceAddress| entry.interface_name == interface;
@@ -21,8 +22,8 @@ pub fn interface_addresses(interface: &str) -> Vec<(IpAddr, u8)> {
     getifaddrs().map(|entries| entries.filter(of_it).filter_map(address).collect()).unwrap_or_default()
 }
 
-/// The names of this host's interfaces, those without an address and the loopback among them. Empty where the system
-/// does not tell.
+/// The names of this host's interfaces, those without an address and the loopback included. Empty where the system does
+/// not report them.
 #[must_use]
 pub fn interface_names() -> Vec<String> {
     let entries = if_nameindex();
@@ -55,7 +56,7 @@ fn ip(entry: &InterfaceAddress) -> Option<IpAddr> {
     }
 }
 
-/// Bits of the subnet; all where there is none.
+/// The prefix length; the full length where there is none.
 fn prefix(entry: &InterfaceAddress) -> u8 {
     let mask = entry.netmask.as_ref();
     let four = mask.and_then(|mask| mask.as_sockaddr_in()).map(|mask| mask.ip().to_bits().leading_ones());
@@ -73,7 +74,7 @@ mod tests {
             assert!(address.prefix > 0 && address.is_beside(address.address.ip), "{address:?}");
             let LocalAddress { ip, interface } = address.address;
             assert!(!ip.is_loopback() && interface > 0 && !address.interface.is_empty(), "{address:?}");
-            // One of IPv6 may still be looked for in the network (RFC 4862 section 5.4).
+            // IPv6 may still check it for duplicates (RFC 4862 section 5.4).
             assert!(ip.is_ipv6() || std::net::UdpSocket::bind((ip, 0)).is_ok(), "{address:?}");
         }
     }

@@ -18,15 +18,15 @@ use crate::notice::say_once;
 use crate::shm::{self, ShmListener, ShmPort};
 use crate::{TcpListener, TcpNetwork, TcpPort, UdpPort};
 
-/// Ports that may be ready when they are armed, between two waits, before that takes an allocation.
+/// The number of ports that may be ready when they are armed, between two waits, without an allocation.
 const READY: usize = 64;
 
-/// The kernel's TCP and UDP; and memory that two processes of one user share, on the same host and in the same network
-/// namespace, where both ask for it ([`PortOptions::shared_memory`]).
+/// The kernel's TCP and UDP; and shared memory between two processes of one user on the same host and in the same
+/// network namespace, where both request it ([`PortOptions::shared_memory`]).
 pub struct HostNetwork {
     tcp: TcpNetwork,
     registry: Registry,
-    /// What was ready already when it was armed. The waker has been used, so that the next wait does not sleep.
+    /// Ports that were ready when they were armed. The waker is signalled then, so that the next wait does not sleep.
     ready: Vec<Token>,
     addresses: Option<AddressWatch>,
 }
@@ -114,7 +114,7 @@ impl Network for HostNetwork {
     }
 
     fn host_addresses(&mut self) -> Vec<HostAddress> {
-        // What changes from here on is heard of.
+        // Changes from here on are reported.
         self.addresses = AddressWatch::new();
         crate::host_addresses()
     }
@@ -154,7 +154,7 @@ impl Network for HostNetwork {
     }
 }
 
-/// Where somebody else has the name, who wants to come so is refused, and others come by TCP.
+/// If another process has the name, connections through shared memory are refused, and peers fall back to TCP.
 fn listen_shared(local: SocketAddr, backlog: Backlog, registry: &Registry) -> Option<ShmListener> {
     static SAID: Once = Once::new();
     let listener = ShmListener::new(local, backlog, registry.clone());
@@ -190,7 +190,7 @@ impl fmt::Debug for HostNetwork {
 /// Accepts streams over TCP, and through shared memory.
 #[derive(Debug)]
 pub struct HostListener {
-    /// Closed before the TCP socket: who has that port next finds the name free.
+    /// Closed before the TCP socket: the next owner of that port finds the name free.
     shared: Option<ShmListener>,
     tcp: TcpListener,
 }

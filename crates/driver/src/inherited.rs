@@ -1,4 +1,4 @@
-//! Descriptors that whoever started this process has left open for it.
+//! Descriptors that the parent process has left open for this one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 /// The numbers that were taken.
 static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 
-/// Takes a descriptor that was inherited under this number, as launchers name one in the environment (PMI_FD). It
-/// closes on exec from now on.
+/// Takes a descriptor that was inherited under this number, which launchers give in the environment (PMI_FD). It closes
+/// on exec from now on.
 ///
 /// # Errors
 /// No descriptor has this number, it is one of the three standard ones, or it was taken before.
@@ -24,7 +24,7 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(number) {
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "taken before"));
     }
-    // SAFETY: It is open, whoever started this process says that it is meant for it, and nobody gets it twice here.
+    // SAFETY: It is open, the parent process has made it for this one, and it is taken only once here.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

@@ -1,14 +1,14 @@
 //! The operating system: TCP and UDP sockets, shared memory, the clock, readiness and wake-ups. Linux.
 //!
 //! [`TcpNetwork`] is `weft-base`'s [`Network`](weft_base::Network) over the kernel's TCP and UDP. Its ports send from
-//! registered memory, and streams receive into it, without a copy in user space: a [`Slice`](weft_base::Slice) is
-//! resolved by the registry for just as long as the system call takes.
+//! registered memory, and streams receive into it, without a copy in user space: the registry resolves a
+//! [`Slice`](weft_base::Slice) only for the duration of the system call.
 //!
-//! [`HostNetwork`] is the same, with shared memory between processes of one host where both want it.
+//! [`HostNetwork`] is the same, with shared memory between processes of one host where both request it.
 //!
-//! [`board`] shows a NIC's counters to other processes, [`fork`] tells a child from its parent.
+//! [`board`] publishes a NIC's counters to other processes, [`fork`] tells a child from its parent.
 //!
-//! All sockets are non-blocking, have no Nagle delay, and close on exec, as all descriptors do that this crate makes.
+//! All sockets are non-blocking, have no Nagle delay, and close on exec, as all descriptors of this crate do.
 
 mod address_watch;
 pub mod board;

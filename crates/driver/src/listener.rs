@@ -23,11 +23,11 @@ pub struct TcpListener {
     peer_timeout: Option<Duration>,
 }
 
-/// Closed, it leaves a descriptor for a caller that is to be told that there are no others. One is enough for a
-/// process: if each listener had its own, others would take it as soon as a caller is gone.
+/// A spare descriptor: closed, it frees one for a caller that is to be refused because there are no others. One is
+/// enough for a process: if each listener had its own, others would take it when a caller has been closed.
 static SPARE: Mutex<Option<File>> = Mutex::new(None);
 
-/// Keeps it again, if there is a descriptor for that.
+/// Opens it again, if there is a descriptor for it.
 fn keep_spare() {
     let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
     if spare.is_none() {
@@ -35,7 +35,7 @@ fn keep_spare() {
     }
 }
 
-/// Gives it up. Returns whether it was there.
+/// Closes it. Returns whether it was open.
 fn give_up_spare() -> bool {
     SPARE.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
 }
@@ -48,8 +48,8 @@ impl TcpListener {
         Ok(Self { socket, registry, local, peer_timeout })
     }
 
-    /// Takes a stream, if need be on the descriptor that is kept for callers who are to be refused. It is kept again as
-    /// soon as there is one.
+    /// Accepts a stream, if need be on the spare descriptor, for callers that are to be refused. The spare is opened
+    /// again as soon as there is a descriptor.
     pub(crate) fn with_spare<P>(
         &self,
         take: impl Fn(&Self) -> Result<Option<P>, PortError>,
@@ -64,7 +64,7 @@ impl TcpListener {
         taken
     }
 
-    /// The next stream that waits.
+    /// The next waiting stream.
     pub(crate) fn take(&self) -> Result<Option<TcpPort>, PortError> {
         loop {
             match Held::make_with(|| self.socket.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)) {
@@ -74,7 +74,7 @@ impl TcpListener {
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(number) if would_block(number) => return Ok(None),
-                    // One that went away again while it waited, or whose network did (accept(2)): on to the next.
+                    // One that was closed while it waited, or whose network failed (accept(2)), is skipped.
                     Some(
                         libc::EINTR
                         | libc::ECONNABORTED
@@ -116,26 +116,26 @@ impl Listener for TcpListener {
     }
 }
 
-/// Descriptors that callers leave to the program, or an eighth of all where that is less.
+/// Descriptors that are reserved for the program, or an eighth of all where that is less.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
 /// Whether another stream, over TCP or through shared memory, would leave enough descriptors to the program. The system
-/// gives out the lowest number that is free.
+/// assigns the lowest free number.
 pub(crate) fn has_descriptors() -> bool {
     let Some(most) = descriptor_limit() else { return true };
     let reserved = RESERVED_DESCRIPTORS.min(most / 8);
-    // One that a child by fork may hold without harm.
+    // One that a forked child may hold without harm.
     // SAFETY: The call touches no memory.
     let next = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     if next < 0 {
         return false;
     }
-    // SAFETY: The descriptor was made above, and is nobody else's.
+    // SAFETY: The descriptor was made above, and has no other owner.
     drop(unsafe { OwnedFd::from_raw_fd(next) });
     (next as u64) < most - reserved
 }
 
-/// How many descriptors this process may have open (getrlimit(2), RLIMIT_NOFILE).
+/// The maximum number of open descriptors of this process (getrlimit(2), RLIMIT_NOFILE).
 fn descriptor_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: The structure is written during the call alone.

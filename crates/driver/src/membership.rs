@@ -1,19 +1,19 @@
-//! Groups of IPv6.
+//! IPv6 multicast groups.
 
 use std::io;
 use std::net::Ipv6Addr;
 
 use socket2::{Domain, Socket, Type};
 
-/// That this host is in a group of a link, as long as this is there: the kernel tells routers and switches so (RFC
-/// 3810), which may pass the group's packets on to nobody else. It takes no right.
+/// This host's membership in a group of a link, until it is dropped: the kernel reports it to routers and switches (RFC
+/// 3810), which may forward the group's packets to members alone. Needs no privilege.
 #[derive(Debug)]
 pub struct GroupMembership {
     _socket: Socket,
 }
 
 impl GroupMembership {
-    /// Enters a group, on the interface of this number.
+    /// Joins a group, on the interface of this index.
     ///
     /// # Errors
     /// The kernel has no IPv6, or none on this interface; or it is in too many groups.

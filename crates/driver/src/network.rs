@@ -1,4 +1,4 @@
-//! The maker of ports and listeners, and the place to wait for them.
+//! Makes ports and listeners, and waits for them.
 
 use core::fmt;
 use core::time::Duration;
@@ -14,12 +14,11 @@ use crate::epoll_watch::EpollWatch;
 use crate::waker::EpollWaker;
 use crate::{TcpListener, TcpPort, UdpPort, socket};
 
-/// The key of the waker among the tokens, which therefore go up to one less.
+/// The key of the waker among the tokens, which must be smaller.
 const WAKER: u64 = u64::MAX;
 
-/// What a Unix socket is watched for that wakes the end of a ring: there may be bytes then, or room. For the kernel
-/// it is the same as
-/// `EPOLLIN`, and it reports only what was asked for.
+/// The interest for a Unix socket that wakes the end of a ring: there may be bytes then, or room. For the kernel it is
+/// the same as `EPOLLIN`, and it reports only the requested one.
 const EITHER: i32 = libc::EPOLLRDNORM;
 
 /// The kernel's TCP, and its UDP. Its ports resolve slices through one [`Registry`].
@@ -53,21 +52,21 @@ impl TcpNetwork {
     /// Reports `token` as long as the descriptor is readable, and until it is closed.
     ///
     /// # Errors
-    /// It is of a kind that can't be waited for, or a limit is reached.
+    /// It is of a kind that cannot be waited for, or a limit is reached.
     pub fn keep_watching(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), PortError> {
         self.epoll.watch(fd, token.0, libc::EPOLLIN as u32)
     }
 
-    /// Asks to report `token` once when the descriptor is ready for `interest`, of which the least is not looked at. An
-    /// earlier interest of it is replaced.
+    /// Arms the descriptor: `token` is reported once when it is ready for `interest`, whose minimum is ignored.
+    /// Replaces its earlier interest.
     ///
     /// # Errors
-    /// It is of a kind that can't be waited for, or a limit is reached.
+    /// It is of a kind that cannot be waited for, or a limit is reached.
     pub fn arm_descriptor(&self, fd: BorrowedFd<'_>, token: Token, interest: Interest) -> Result<(), PortError> {
         self.arm(fd, token, interest)
     }
 
-    /// Asks to report `token` once when the descriptor is readable, as ready for either.
+    /// Arms the descriptor: `token` is reported once when it is readable, as ready for either.
     pub(crate) fn arm_for_either(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), PortError> {
         self.epoll.watch(fd, token.0, (EITHER | libc::EPOLLONESHOT) as u32)
     }
@@ -144,7 +143,7 @@ impl fmt::Debug for TcpNetwork {
     }
 }
 
-/// Both ends and errors are for the next receive and the next send to find out about.
+/// Hang-ups and errors are left for the next receive and send to find.
 const fn readiness(token: Token, bits: u32) -> Readiness {
     let either = (libc::EPOLLHUP | libc::EPOLLERR | EITHER) as u32;
     Readiness {

@@ -1,19 +1,19 @@
-//! What is said on stderr: that something goes on in a lesser way, which no call can return as an error.
+//! Messages on stderr about degraded operation, which no call can return as an error.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Once;
 
-/// Says it the first time; `once` is for its kind.
+/// Prints it the first time; `once` is for its kind.
 pub(crate) fn say_once(once: &Once, what: fmt::Arguments<'_>) {
-    // In one call, so that lines of several processes on one terminal do not mix. Who has closed stderr does not want
-    // to know.
+    // In one call, so that lines of several processes on one terminal do not mix. A failure means that stderr is
+    // closed.
     once.call_once(|| {
         let _ = io::stderr().write_all(format!("weft: {what}\n").as_bytes());
     });
 }
 
-/// What a child by fork(2) says on stderr while it does `f`, and its exit status.
+/// The text that a child by fork(2) prints on stderr while it runs `f`, and its exit status.
 #[cfg(test)]
 pub(crate) fn said_by_child(f: impl FnOnce() -> i32) -> (String, i32) {
     use std::io::Read;

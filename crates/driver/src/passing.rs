@@ -1,4 +1,4 @@
-//! Unix sockets: whom they lead to, and descriptors that are passed over them (unix(7)).
+//! Unix sockets: the peer's credentials, and passing of descriptors (unix(7)).
 
 use core::mem;
 use core::time::Duration;
@@ -9,10 +9,10 @@ use socket2::Socket;
 use crate::user;
 use crate::vectors::uninterrupted;
 
-/// What never blocks, and never raises a signal.
+/// Never block, and never raise a signal.
 const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// What a socket says whose other end is closed.
+/// Poll events of a socket whose peer has closed it.
 const HUNG_UP: i16 = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
 
 /// Room for a control message with one descriptor, aligned as such messages must be.
@@ -22,8 +22,8 @@ union Control {
     bytes: [u8; 64],
 }
 
-/// The process at the other end, and as which user it ran, when it made its socket, or connected. A process that this
-/// one has no number for is 0.
+/// The peer's process and user when it made its socket, or connected. A process without a number in this namespace is
+/// 0.
 pub(crate) fn peer(socket: &Socket) -> Option<libc::ucred> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of_val(&credentials) as libc::socklen_t;
@@ -40,8 +40,8 @@ pub(crate) fn peer(socket: &Socket) -> Option<libc::ucred> {
     (done == 0).then_some(credentials)
 }
 
-/// As which user that process ran. `None`: it is gone, or the kernel gives it the number of all users that this user
-/// namespace does not map, which says nothing.
+/// The peer's user. `None`: the peer has ended, or its user is not mapped in this user namespace and cannot be told
+/// from others.
 pub(crate) fn peer_user(socket: &Socket) -> Option<u32> {
     peer(socket).map(|peer| peer.uid).filter(|uid| user::is_unambiguous(*uid))
 }
@@ -57,7 +57,7 @@ pub(crate) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> Re
     let mut control = Control { bytes: [0; 64] };
     let mut message = message(&mut vector, &mut control);
     // SAFETY: The control buffer has room for one header and one descriptor (64 bytes), which the macros compute from
-    // the lengths that were put in; everything lives until the call returns.
+    // the given lengths; everything lives until the call returns.
     let sent = unsafe {
         message.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -70,33 +70,33 @@ pub(crate) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> Re
     if sent == bytes.len() { Ok(()) } else { Err(libc::EMSGSIZE) }
 }
 
-/// Receives a message, and the descriptor that came with it if exactly one did; others are closed.
+/// Receives a message, and its descriptor if it has exactly one; others are closed.
 pub(crate) fn receive_with(socket: &Socket, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), i32> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control { bytes: [0; 64] };
     let mut message = message(&mut vector, &mut control);
     let space = usize::from(u16::try_from(size_of::<i32>()).unwrap_or(0)) as u32;
-    // Room for one: the kernel closes what has none, and says so.
+    // Room for one: the kernel closes others, and reports it.
     // SAFETY: Computes a number.
     message.msg_controllen = unsafe { libc::CMSG_LEN(space) } as _;
     let flags = FLAGS | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: The buffers are as long as said, and live until the call returns.
+    // SAFETY: The buffers have the given lengths, and live until the call returns.
     let received =
         uninterrupted(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) as libc::c_long })?;
-    // SAFETY: The kernel has written a control message, or none, into the buffer that `message` names.
+    // SAFETY: The kernel has written a control message, or none, into the buffer that `message` refers to.
     let fd = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         let is_one = !header.is_null()
             && ((*header).cmsg_level, (*header).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)
             && (*header).cmsg_len as usize == libc::CMSG_LEN(space) as usize;
-        // A descriptor that the kernel has made for this process, and that belongs to nobody yet.
+        // A new descriptor of this process that has no other owner.
         is_one.then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()))
     };
     let cut = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
     if cut { Err(libc::EMSGSIZE) } else { Ok((received, fd)) }
 }
 
-/// Sends a message. One that finds no room is lost: there are wake-ups enough then.
+/// Sends a message. One that finds no room is dropped: there are enough wake-ups queued then.
 pub(crate) fn send(socket: &Socket, bytes: &[u8]) -> Result<(), i32> {
     // SAFETY: The bytes are read during the call alone.
     uninterrupted(|| unsafe {
@@ -105,7 +105,7 @@ pub(crate) fn send(socket: &Socket, bytes: &[u8]) -> Result<(), i32> {
     .map(drop)
 }
 
-/// Receives a message, without what may have come with it. 0: the other side is gone.
+/// Receives a message, without its descriptors. 0: the peer has closed.
 pub(crate) fn receive(socket: &Socket, bytes: &mut [u8]) -> Result<usize, i32> {
     // SAFETY: The buffer is written during the call alone.
     uninterrupted(|| unsafe {
@@ -113,33 +113,34 @@ pub(crate) fn receive(socket: &Socket, bytes: &mut [u8]) -> Result<usize, i32> {
     })
 }
 
-/// Whether the other side has closed its end, or is gone; nothing is received.
+/// Whether the peer has closed its end; nothing is received.
 pub(crate) fn has_hung_up(socket: &Socket) -> bool {
     let [found] = poll([(socket.as_fd(), libc::POLLRDHUP)]);
     found & HUNG_UP != 0
 }
 
-/// The same, or whether a process has ended (its descriptor by pidfd_open(2) is readable then), by one system call.
+/// As [`has_hung_up`], or whether a process has ended (its pidfd_open(2) descriptor is readable then), by one system
+/// call.
 pub(crate) fn has_hung_up_or_ended(socket: &Socket, process: BorrowedFd<'_>) -> bool {
     let [of_socket, of_process] = poll([(socket.as_fd(), libc::POLLRDHUP), (process, libc::POLLIN)]);
     of_socket & HUNG_UP != 0 || of_process != 0
 }
 
-/// Whether there is something to be read. Of a process's descriptor: whether that has ended.
+/// Whether the descriptor is readable. Of a process's descriptor: whether the process has ended.
 pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     poll([(descriptor, libc::POLLIN)]) != [0]
 }
 
-/// Waits until there is something to be received, or the other side is gone; no longer than `most`.
+/// Waits until there is something to receive, or the peer has closed; no longer than `most`.
 pub(crate) fn wait_readable(socket: &Socket, most: Duration) {
     let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // Up to the next millisecond, so that the last one is not spent turning.
+    // Rounded up to milliseconds, so that the caller does not spin for the last one.
     let milliseconds = i32::try_from(most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-    // SAFETY: One structure is read and written during the call alone. Who was interrupted looks again.
+    // SAFETY: One structure is read and written during the call alone. After an interruption the caller polls again.
     unsafe { libc::poll(&raw mut entry, 1, milliseconds) };
 }
 
-/// A descriptor of the process at the other end ([`peer`]), which never stands for another one.
+/// A descriptor of the process at the other end ([`peer`]), which never refers to another one.
 ///
 /// # Errors
 /// ENOPROTOOPT: the kernel is older than Linux 6.5. Others: that process has ended.
@@ -152,14 +153,14 @@ pub(crate) fn peer_pidfd(socket: &Socket) -> Result<OwnedFd, i32> {
         let option = libc::SO_PEERPIDFD;
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, &raw mut length) as libc::c_long
     })?;
-    // SAFETY: A descriptor that the kernel has made for this process, and that belongs to nobody yet.
+    // SAFETY: A new descriptor of this process that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// What has happened at each descriptor, without waiting. Where the call fails, everything.
+/// The events of each descriptor, without waiting. Where the call fails, all events.
 fn poll<const N: usize>(wanted: [(BorrowedFd<'_>, i16); N]) -> [i16; N] {
     let mut list = wanted.map(|(fd, events)| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
-    // SAFETY: So many structures are read and written during the call alone.
+    // SAFETY: As many structures are read and written during the call alone.
     let outcome = uninterrupted(|| unsafe { libc::poll(list.as_mut_ptr(), N as libc::nfds_t, 0) as libc::c_long });
     list.map(|entry| if outcome.is_ok() { entry.revents } else { !0 })
 }
@@ -180,7 +181,7 @@ mod tests {
     use super::*;
     use crate::fork::in_child;
 
-    /// Whether two ends of one process are the same user's, in a child that has first done `before`.
+    /// Whether two ends of one process belong to the same user, in a child that has first run `before`.
     fn is_own_user_after(before: impl FnOnce() -> bool) -> Option<bool> {
         let outcome = in_child(|| {
             if !before() {

@@ -15,27 +15,27 @@ use crate::pulse::Pulse;
 use crate::socket::{answers, disconnect, plain_address, set_least, unacknowledged};
 use crate::vectors::{PIECES, Vectors};
 
-/// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
+/// The segment size of every IPv4 path (RFC 9293 section 3.7.1); used until the path's is known.
 const SMALLEST_SEGMENT: u32 = 536;
 
-/// The kernel is asked again for the segment size after this many bytes sent: it grows with the window and follows the
+/// The segment size is read from the kernel again after this many bytes sent: it grows with the window and follows the
 /// path.
 const SEGMENT_CHECK_BYTES: u64 = 1 << 20;
 
-/// One TCP connection. Dropped without [`Port::abort`], it closes gracefully, unless bytes that came were not received:
-/// then the kernel resets it.
+/// One TCP connection. Dropped without [`Port::abort`], it closes gracefully, unless received bytes were not read: then
+/// the kernel resets it.
 pub struct TcpPort {
     /// `None` once aborted.
     socket: Option<Held>,
     registry: Registry,
     remote: SocketAddr,
     connected: bool,
-    /// The kernel tells an error once. It stays here, so that bytes which came before it can still be received and
-    /// every later call tells it again.
+    /// The kernel reports an error once. It is kept here, so that bytes received before it can still be read and every
+    /// later call returns it again.
     broken: Option<PortError>,
     segment_size: u32,
     sent_since_check: u64,
-    /// With fewer bytes the kernel does not call the socket readable.
+    /// With fewer bytes the kernel does not report the socket as readable.
     least: u32,
     pulse: Pulse,
 }
@@ -72,7 +72,7 @@ impl TcpPort {
         port
     }
 
-    /// The descriptor, to ask the kernel things that this type does not.
+    /// The descriptor, for requests to the kernel that this type does not support.
     ///
     /// # Errors
     /// [`PortError::Reset`] once aborted.
@@ -96,7 +96,7 @@ impl TcpPort {
         }
     }
 
-    /// What [`Interest::least`](weft_base::Interest::least) says.
+    /// Sets [`Interest::least`](weft_base::Interest::least).
     pub(crate) fn set_least(&mut self, bytes: u32) {
         if bytes != self.least
             && let Some(socket) = &self.socket
@@ -110,7 +110,7 @@ impl TcpPort {
         *self.broken.get_or_insert(error)
     }
 
-    /// One system call's worth of pieces. `Ok` has how many bytes were taken, and how many there were.
+    /// Sends one system call's worth of pieces. `Ok` has how many bytes were sent, and how many were given.
     fn send_some(&mut self, pieces: &[Piece<'_>]) -> Result<(usize, usize), PortError> {
         let mut outgoing: Vectors<'_> = Vectors::new();
         outgoing.gather(&self.registry, pieces)?;
@@ -126,7 +126,7 @@ impl TcpPort {
         }
     }
 
-    /// One system call's worth of pieces. `Ok` has what came, and how many bytes there was room for.
+    /// Receives one system call's worth of pieces. `Ok` has what was received, and how many bytes there was room for.
     fn receive_some(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<(Received, usize), PortError> {
         let mut incoming: Vectors<'_> = Vectors::new();
         incoming.scatter(&self.registry, pieces)?;
@@ -136,7 +136,7 @@ impl TcpPort {
         }
         let received = incoming.receive(self.descriptor()?);
         match received {
-            // After an error that a send was told, the kernel makes the stream look ended.
+            // After an error that a send has returned, the kernel makes the stream look ended.
             Ok(0) => self.broken.map_or(Ok((Received::End, bytes)), Err),
             Ok(received) => Ok((Received::Bytes(received), bytes)),
             Err(number) if would_block(number) => self.broken.map_or(Ok((Received::Nothing, bytes)), Err),
@@ -159,7 +159,7 @@ impl Port for TcpPort {
                         break;
                     }
                 }
-                // It will be told by the next call.
+                // The next call reports it.
                 Err(_) if sent > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -183,7 +183,7 @@ impl Port for TcpPort {
                     }
                 }
                 Ok((Received::Nothing, 0)) => {}
-                // Both will be told by the next call.
+                // The next call reports either.
                 Ok(_) | Err(_) if total > 0 => break,
                 Ok((nothing_or_end, _)) => return Ok(nothing_or_end),
                 Err(error) => return Err(error),
@@ -203,7 +203,7 @@ impl Port for TcpPort {
         if let Some(error) = failure {
             return Err(self.fail(port_error(&error)));
         }
-        // While it is under way there is no error and no peer.
+        // While it is connecting there is no error and no peer.
         if self.socket()?.peer_addr().is_ok() {
             self.on_connected();
         }
@@ -232,10 +232,10 @@ impl Port for TcpPort {
     }
 
     fn close_send(&mut self) {
-        // The end is to be acknowledged as well.
+        // The FIN must be acknowledged as well.
         self.pulse.on_sent();
         if let Some(socket) = &self.socket {
-            // It fails when the stream is broken, which the next call tells.
+            // It fails when the stream is broken, which the next call reports.
             let _ = socket.shutdown(std::net::Shutdown::Write);
         }
     }
@@ -249,9 +249,9 @@ impl Port for TcpPort {
 
     fn abort(&mut self) {
         if let Some(socket) = self.socket.take() {
-            // With no time to linger, closing sends a reset in place of what was not sent (socket(7), RFC 9293
-            // section 3.10.5). Only the last close does, and a child by fork may hold a copy for long: disconnecting
-            // resets at once.
+            // With a linger time of 0, closing sends a reset in place of unsent bytes (socket(7), RFC 9293 section
+            // 3.10.5). Only the last close does, and a forked child may hold a copy for long: disconnecting resets at
+            // once.
             let _ = socket.set_linger(Some(Duration::ZERO));
             disconnect(&socket);
         }

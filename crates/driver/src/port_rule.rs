@@ -1,4 +1,4 @@
-//! Ports of this host that the kernel's TCP leaves alone: a rule of its firewall, and the ports themselves.
+//! Reserves TCP ports of this host: a rule of the kernel's firewall, and the ports themselves.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -11,35 +11,35 @@ use std::process::{self, Child, ChildStdin, Command, Stdio};
 
 use socket2::{Domain, Socket, Type};
 
-/// Where a program of the system is when the search path of a user does not have its folder.
+/// Folders of system programs that a user's search path may lack.
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// That no socket of the kernel's TCP has one of these ports, or takes it, as long as this is there. It takes no right.
+/// Keeps the kernel's TCP from using these ports, until it is dropped. Needs no privilege.
 #[derive(Debug)]
 pub struct PortReservation {
     _sockets: Vec<Socket>,
 }
 
 impl PortReservation {
-    /// Ports of one range: each takes a descriptor.
+    /// The maximum number of ports of one range: each takes a descriptor.
     pub const MOST: usize = 256;
 
-    /// Takes the ports, at most [`PortReservation::MOST`].
+    /// Reserves the ports, at most [`PortReservation::MOST`].
     ///
     /// # Errors
     /// A port is in use, and the message says which; they are too many; no more descriptors.
     pub fn take(ports: RangeInclusive<u16>) -> io::Result<Self> {
         let (first, last) = (*ports.start(), *ports.end());
         if ports.len() > Self::MOST || ports.is_empty() {
-            let words = format!("the ports {first}-{last} are {}: take 1 to {}", ports.len(), Self::MOST);
+            let words = format!("the ports {first}-{last} are {}: choose 1 to {}", ports.len(), Self::MOST);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
         }
         let take = |port| {
-            let advice = "take other ports, or end what has it (`ss -tanp` shows that)";
+            let advice = "choose other ports, or end the program that uses it (`ss -tanp` shows it)";
             reserve(port).map_err(|error| {
                 io::Error::new(
                     error.kind(),
-                    format!("port {port} of {first}-{last} cannot be taken: {error}; {advice}"),
+                    format!("port {port} of {first}-{last} cannot be reserved: {error}; {advice}"),
                 )
             })
         };
@@ -62,25 +62,25 @@ fn reserve(port: u16) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A rule of the kernel's firewall, in a table of its own: segments that come to these ports by an interface are for
-/// packet sockets alone, so that the kernel's TCP does not answer them with resets.
+/// A rule of the kernel's firewall, in a table of its own: segments to these ports from an interface are for packet
+/// sockets alone, so that the kernel's TCP does not answer them with resets.
 ///
-/// The table belongs to a process `nft -i` that this one holds by a pipe (flag `owner`, Linux 5.12): when this value is
-/// dropped, or this process ends in whatever way, that process ends too, and the kernel removes the table with it.
+/// The table belongs to a process `nft -i` that this one controls by a pipe (flag `owner`, Linux 5.12): when this value
+/// is dropped, or this process ends in whatever way, that process ends too, and the kernel removes the table with it.
 #[derive(Debug)]
 pub struct PortRule {
     holder: Child,
     pipe: Option<ChildStdin>,
-    /// What it still says: without a reader it would end.
+    /// Its further output: without a reader it would end.
     _said: Option<PipeReader>,
 }
 
 impl PortRule {
-    /// Sets the rule for what comes by an interface to one of these addresses.
+    /// Sets the rule for segments from an interface to one of these addresses.
     ///
     /// # Errors
-    /// There is no program `nft`, or the right CAP_NET_ADMIN is missing, or the kernel refuses: the message says which,
-    /// and what to do.
+    /// There is no program `nft`, or the capability CAP_NET_ADMIN is missing, or the kernel refuses: the message says
+    /// which, and what to do.
     pub fn set(interface: &str, addresses: &[IpAddr], ports: &RangeInclusive<u16>) -> io::Result<Self> {
         let name = format!("weft_{}_{}", process::id(), ports.start());
         let (mut said, writer) = io::pipe()?;
@@ -105,7 +105,7 @@ impl PortRule {
 
 impl Drop for PortRule {
     fn drop(&mut self) {
-        // It ends when it has nothing more to read.
+        // It ends at the end of its input.
         self.pipe = None;
         let _ = self.holder.wait();
     }
@@ -119,7 +119,7 @@ fn program() -> OsString {
     found.map_or_else(|| "nft".into(), Into::into)
 }
 
-/// What `nft` is to do, and to show. The table comes whole or not at all.
+/// The commands for `nft`: make the table, all or nothing, and list it.
 fn script(name: &str, interface: &str, addresses: &[IpAddr], ports: &RangeInclusive<u16>) -> io::Result<String> {
     if interface.contains(['"', '\n', '\\']) || Path::new(interface).components().count() != 1 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{interface:?} is no interface")));
@@ -139,7 +139,7 @@ fn script(name: &str, interface: &str, addresses: &[IpAddr], ports: &RangeInclus
     Ok(script)
 }
 
-/// Reads until the table is shown, or something is wrong.
+/// Reads until the table is listed, or an error.
 fn await_table(name: &str, reader: impl io::Read) -> io::Result<()> {
     let mut said = String::new();
     for line in BufReader::new(reader).lines() {
@@ -156,8 +156,8 @@ fn await_table(name: &str, reader: impl io::Read) -> io::Result<()> {
     }
     let kind = if said.contains("not permitted") { io::ErrorKind::PermissionDenied } else { io::ErrorKind::Other };
     let advice = match kind {
-        io::ErrorKind::PermissionDenied => "that takes the right CAP_NET_ADMIN in the network namespace",
-        _ => "that takes nftables in the kernel, 5.12 or newer",
+        io::ErrorKind::PermissionDenied => "it needs the capability CAP_NET_ADMIN in the network namespace",
+        _ => "it needs nftables in the kernel, 5.12 or newer",
     };
     Err(io::Error::new(kind, format!("nft cannot set the rule for ports of the host ({}): {advice}", said.trim())))
 }

@@ -1,37 +1,36 @@
 //! Whether the peer's host still answers.
 //!
-//! The kernel has TCP_USER_TIMEOUT for that, but it counts the time in which the peer's window is closed, too: a
-//! program that was stopped for a minute would be taken for dead, though its host answers every probe of the window.
-//! What counts here is an answer: bytes, a FIN, or a probe that nobody has acknowledged. A stream on which nothing is
-//! sent is left to keepalives.
+//! The kernel has TCP_USER_TIMEOUT for that, but it includes the time in which the peer's window is closed: a program
+//! that was suspended for a minute would count as dead, though its host answers every window probe. Here an answer is:
+//! bytes, a FIN, or an acknowledged probe. A stream on which nothing is sent is left to keepalives.
 
 use core::time::Duration;
 
 use weft_base::Time;
 
-/// So many probes of a closed window must be unanswered: one may get lost, and the next comes late.
+/// This many probes of a closed window must be unanswered: one may get lost, and the next is late.
 const PROBES: u8 = 2;
 
-/// What the kernel knows of the answers of a stream's peer.
+/// The kernel's knowledge of a stream's peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Answers {
     /// Something was sent and is not acknowledged.
     pub(crate) unacknowledged: bool,
     /// Probes of a closed window since the last answer.
     pub(crate) probes: u8,
-    /// Bytes wait in the kernel that were not sent yet.
+    /// Bytes in the kernel that were not sent yet.
     pub(crate) unsent: bool,
-    /// How long ago the last answer came.
+    /// The time since the last answer.
     pub(crate) last: Duration,
 }
 
-/// What is known of a peer's life.
+/// The state of a peer.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     timeout: Option<Duration>,
-    /// Something may be on its way that the peer has not acknowledged.
+    /// Sent bytes may be unacknowledged.
     is_owed: bool,
-    /// Since when, at least, one and the same thing is unanswered.
+    /// The earliest time since which the same thing is known to be unanswered.
     unheard_since: Option<Time>,
 }
 
@@ -40,18 +39,18 @@ impl Pulse {
         Self { timeout, is_owed: false, unheard_since: None }
     }
 
-    /// Something was sent.
+    /// Bytes were sent.
     pub(crate) const fn on_sent(&mut self) {
         self.is_owed = true;
     }
 
-    /// Whether the kernel need be asked.
+    /// Whether the kernel must be asked.
     pub(crate) const fn is_due(&self) -> bool {
         self.is_owed && self.timeout.is_some()
     }
 
-    /// The kernel was asked. Returns whether the peer is lost: with looks every sixteenth of the time-out, when
-    /// something is unanswered for seven eighths of it at least, and for no more than all of it.
+    /// Handles the kernel's answers. Returns whether the peer is lost: with calls every sixteenth of the timeout, when
+    /// something is unanswered for at least seven eighths of it, and at most all of it.
     pub(crate) fn is_lost(&mut self, now: Time, answers: Answers) -> bool {
         let Some(timeout) = self.timeout else { return false };
         let Answers { unacknowledged, probes, unsent, last } = answers;
@@ -63,7 +62,7 @@ impl Pulse {
         }
         let since = *self.unheard_since.get_or_insert(now);
         if last <= now.since(since) && since < now {
-            // What was unanswered at that time has been answered meanwhile, or something behind it.
+            // What was unanswered at that time has been answered meanwhile, or something after it.
             self.unheard_since = Some(now);
             return false;
         }
@@ -107,7 +106,7 @@ mod tests {
     fn a_window_that_stays_closed_is_none_as_long_as_its_probes_are_answered() {
         let mut pulse = sent();
         for now in 100..1000 {
-            // A probe every 40 seconds, each of which is on its way when it is looked at.
+            // A probe every 40 seconds, each of which is in flight when it is checked.
             let probes = u8::from(now % 40 == 0);
             let answers =
                 Answers { probes, unsent: true, last: since(now - 1 - (now - 1) % 40, now), ..Answers::default() };
@@ -126,7 +125,7 @@ mod tests {
         let mut pulse = sent();
         let asked = |last| Answers { unacknowledged: true, last, ..Answers::default() };
         assert!(!pulse.is_lost(at(100), asked(since(90, 100))));
-        // 900 seconds later: the answer came in the first of them, and something else has just been sent.
+        // 900 seconds later: the answer was received in the first of them, and something else has just been sent.
         assert!(!pulse.is_lost(at(1000), asked(since(101, 1000))));
         assert!(!pulse.is_lost(at(1013), asked(since(101, 1013))));
         assert!(pulse.is_lost(at(1014), asked(since(101, 1014))));

@@ -1,4 +1,4 @@
-//! Making sockets, with the settings that all of them have.
+//! Makes sockets with the settings that all of them have.
 
 use core::time::Duration;
 use std::io;
@@ -12,7 +12,7 @@ use crate::error::port_error;
 use crate::held::Held;
 use crate::pulse::Answers;
 
-/// A connect that has begun, or has failed already by the peer's answer.
+/// A connect in progress, or one that has already been refused.
 pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Held, Option<PortError>), PortError> {
     let socket = prepare(remote, options).map_err(|error| port_error(&error))?;
     if let Some(local) = options.local {
@@ -22,9 +22,9 @@ pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Held
         Ok(()) => Ok((socket, None)),
         Err(error) => match (error.raw_os_error(), port_error(&error)) {
             (Some(libc::EINPROGRESS | libc::EINTR), _) => Ok((socket, None)),
-            // On loopback the answer is there at once; elsewhere it comes later. It is reported the same way.
+            // On loopback the answer is there at once; elsewhere it is received later. It is reported the same way.
             (_, refused @ PortError::Refused) => Ok((socket, Some(refused))),
-            // Nobody asked for an address: the operating system has no port number left to choose.
+            // No address was requested: the operating system has no free port number.
             (Some(libc::EADDRNOTAVAIL), _) if options.local.is_none() => Err(PortError::Exhausted),
             (Some(libc::EAGAIN), _) => Err(PortError::Exhausted),
             (_, other) => Err(other),
@@ -32,21 +32,21 @@ pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Held
     }
 }
 
-/// Breaks the stream of a socket, whoever else holds a copy of it. The peer is sent a reset.
+/// Breaks the stream of a socket, even if other processes hold a copy of it. The peer is sent a reset.
 pub(crate) fn disconnect(socket: &Socket) {
     let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
-    // connect(2): an address without a family dissolves the association. It can only fail where there is none.
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; the address is read during the call alone, and as
-    // long as said.
+    // connect(2): an address without a family dissolves the association. It can only fail where there is none. SAFETY:
+    // The descriptor is open as long as `socket` is borrowed; the address is read during the call alone, with its
+    // length.
     unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, size_of_val(&nobody) as libc::socklen_t) };
 }
 
 /// With fewer bytes a socket is not readable for epoll(7), unless it has ended or its buffer is nearly full (socket(7),
-/// SO_RCVLOWAT). The kernel takes no more than half of the largest buffer, and makes the buffer large enough.
+/// SO_RCVLOWAT). The kernel limits it to half of the largest buffer, and makes the buffer large enough.
 pub(crate) fn set_least(socket: &Socket, bytes: u32) {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as
-    // long as said.
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, with its
+    // length.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -56,11 +56,11 @@ pub(crate) fn set_least(socket: &Socket, bytes: u32) {
             size_of_val(&value) as libc::socklen_t,
         )
     };
-    // A system that knows nothing of it tells of fewer bytes, which is no harm.
+    // A system without it reports fewer bytes, which does no harm.
 }
 
-/// Bytes written that the peer's host has not acknowledged, and those that have not left yet (tcp(7), SIOCOUTQ). 0 when
-/// the stream is broken.
+/// Bytes written that the peer's host has not acknowledged, unsent ones included (tcp(7), SIOCOUTQ). 0 when the stream
+/// is broken.
 pub(crate) fn unacknowledged(socket: &Socket) -> usize {
     let mut bytes: libc::c_int = 0;
     // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is written during the call alone.
@@ -68,9 +68,9 @@ pub(crate) fn unacknowledged(socket: &Socket) -> usize {
     if result < 0 { 0 } else { usize::try_from(bytes).unwrap_or(0) }
 }
 
-/// Bytes of the kernel's memory that what a socket has received takes: what was not read, and what of TCP waits for
-/// something before it (sock_diag(7), `SK_MEMINFO_RMEM_ALLOC`, by the option `SO_MEMINFO`). Each packet counts with
-/// what the kernel has around it. `None`: the system does not tell.
+/// Bytes of the kernel's memory used by what a socket has received: unread bytes, and TCP segments that wait for
+/// earlier ones (sock_diag(7), `SK_MEMINFO_RMEM_ALLOC`, by the option `SO_MEMINFO`). Each packet counts with the
+/// kernel's overhead. `None`: the system does not report it.
 #[must_use]
 pub fn received_memory(socket: &impl AsFd) -> Option<u64> {
     let mut words = [0_u32; 16];
@@ -83,14 +83,14 @@ pub fn received_memory(socket: &impl AsFd) -> Option<u64> {
     (done == 0 && length >= 4).then(|| u64::from(words[0]))
 }
 
-/// A listening socket. What is accepted from it inherits its options (tcp(7), socket(7)).
+/// A listening socket. Accepted ones inherit its options (tcp(7), socket(7)).
 pub(crate) fn listen(local: SocketAddr, backlog: Backlog, options: &PortOptions) -> Result<Held, PortError> {
     let make = || -> io::Result<Held> {
         let socket = prepare(local, options)?;
-        // Connections of an earlier run that linger must not keep the address.
+        // Lingering connections of an earlier process must not block the address.
         socket.set_reuse_address(true)?;
         if local.is_ipv6() {
-            // `[::]` takes IPv4 too, as mapped addresses; others can't.
+            // `[::]` accepts IPv4 too, as mapped addresses; others cannot.
             socket.set_only_v6(!local.ip().is_unspecified())?;
         }
         socket.bind(&local.into())?;
@@ -100,7 +100,7 @@ pub(crate) fn listen(local: SocketAddr, backlog: Backlog, options: &PortOptions)
     make().map_err(|error| port_error(&error))
 }
 
-/// The address, with IPv4 as IPv4 also where the socket sees it mapped into IPv6.
+/// The address, with mapped IPv4 as IPv4.
 pub(crate) fn plain_address(address: &SockAddr) -> Option<SocketAddr> {
     let address = address.as_socket()?;
     match address.ip().to_canonical() {
@@ -124,7 +124,7 @@ fn prepare(address: SocketAddr, options: &PortOptions) -> io::Result<Held> {
     Ok(socket)
 }
 
-/// What the kernel knows of the answers of a connected socket's peer.
+/// The kernel's knowledge of a connected socket's peer.
 pub(crate) fn answers(socket: &Socket) -> Option<Answers> {
     // SAFETY: Numbers, of which zero is one.
     let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
@@ -142,9 +142,9 @@ pub(crate) fn answers(socket: &Socket) -> Option<Answers> {
     })
 }
 
-/// Breaks the stream when the peer is silent for `timeout` while nothing is sent: by keepalives that begin at half the
-/// time. These count in whole seconds, so it takes at least two. While something is to be acknowledged there are none,
-/// and [`TcpPort::check_peer`](crate::TcpPort) looks.
+/// Breaks the stream when the peer is silent for `timeout` while nothing is sent: by keepalives that start at half the
+/// time. These have a resolution of whole seconds, so it takes at least two. While sent bytes are unacknowledged there
+/// are none, and [`TcpPort::check_peer`](crate::TcpPort) checks.
 fn watch_peer(socket: &Socket, timeout: Duration) -> io::Result<()> {
     probe_often(socket, timeout / 8);
     let seconds = |duration: Duration| Duration::from_secs(duration.as_secs().clamp(1, 32_767));
@@ -153,15 +153,15 @@ fn watch_peer(socket: &Socket, timeout: Duration) -> io::Result<()> {
     socket.set_tcp_keepalive(&probes)
 }
 
-/// Has the kernel repeat what is not acknowledged, and probe a closed window, at least this often; without it, after
-/// some minutes, that is every two. The kernel takes 1 s to 120 s, and before Linux 6.15 has no such option: a host
-/// that vanishes while its window is closed for long is noticed later there.
+/// Makes the kernel retransmit, and probe a closed window, at least this often; without it, after some minutes, that is
+/// every two. The kernel allows 1 s to 120 s, and before Linux 6.15 has no such option: there, a host that vanishes
+/// while its window is closed for long is noticed later.
 fn probe_often(socket: &Socket, interval: Duration) {
     /// `linux/tcp.h`.
     const TCP_RTO_MAX_MS: libc::c_int = 44;
     let value = interval.as_millis().clamp(1000, 120_000) as libc::c_int;
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as
-    // long as said.
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, with its
+    // length.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Over loopback. Waiting is for events, with a limit that only a failure reaches.
+//! Over loopback. Tests wait for events, with a limit that only a failure reaches.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -151,7 +151,7 @@ fn mixed_pieces_go_and_come() {
     assert_eq!((&head, &tail[..4]), (b"head", &b"tail"[..]));
     assert_eq!(sink.to_vec(), b"...payload..");
 
-    // One piece goes another way through the kernel.
+    // One piece takes another path through the kernel.
     assert_eq!(passive.send(&[Piece::Memory(sink.slice(3..10).unwrap())]), Ok(7));
     let slice = sink.slice(0..7).unwrap();
     assert_eq!(bench.receive(&mut active, &mut [ReceivePiece::Memory(slice)]), Ok(Received::Bytes(7)));
@@ -212,7 +212,7 @@ fn a_full_connection_takes_less_and_then_nothing() {
             break;
         }
         assert!(sent < 64 << 20, "the buffers have no end");
-        // The pattern goes on where it stopped.
+        // The pattern continues where it stopped.
         let rest = &block[taken % block.len()..];
         if !rest.is_empty() && taken < block.len() {
             let more = active.send(&[Piece::Bytes(rest)]).unwrap();
@@ -276,7 +276,7 @@ fn the_peer_of_an_abort_sees_a_reset() {
     active.close_send();
 }
 
-/// As a child by fork does that was made while the connection stood.
+/// Like a forked child made while the connection was open.
 #[test]
 fn the_peer_of_an_abort_sees_a_reset_though_somebody_holds_a_copy() {
     let mut bench = Bench::new();
@@ -288,7 +288,7 @@ fn the_peer_of_an_abort_sees_a_reset_though_somebody_holds_a_copy() {
     drop(copy);
 }
 
-/// The kernel tells the reset to the send and would show the receiver an end.
+/// The kernel reports the reset to the send and would show the receiver an end.
 #[test]
 fn bytes_before_a_reset_are_received_and_then_the_reset() {
     let mut bench = Bench::new();
@@ -346,16 +346,16 @@ fn options_reach_both_ends() {
         assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap() && socket.nonblocking().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(6));
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(2));
-        // The kernel doubles what it is told (socket(7)).
+        // The kernel doubles the given value (socket(7)).
         assert!(socket.send_buffer_size().unwrap() >= 100_000 && socket.recv_buffer_size().unwrap() >= 100_000);
     }
     let (plain, _peer) = bench.pair();
     assert!(!SockRef::from(&plain.descriptor().unwrap()).keepalive().unwrap());
-    // Shorter than keepalives can count.
+    // Shorter than the resolution of keepalives.
     bench.pair_with(PortOptions { peer_timeout: Some(Duration::from_nanos(1)), ..PortOptions::default() });
 }
 
-/// What is patient enough for a machine under load, and short enough to wait for.
+/// Long enough for a machine under load, and short enough to wait for.
 const PEER_TIMEOUT: Duration = Duration::from_millis(1600);
 
 #[test]
@@ -420,10 +420,10 @@ fn a_watch_sleeps_until_its_network_has_something_to_do_and_takes_nothing() {
     watch.set_packets(true);
     bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
     assert_eq!(active.send(&[Piece::Bytes(b"x")]), Ok(1));
-    // Would last for ever.
+    // Would last forever.
     watch.sleep(None);
     assert_eq!(bench.wait(), [Readiness { token: Token(5), readable: true, writable: false }]);
-    // So does a call of who wants to end the network's own wait.
+    // The same for a call that ends the network's own wait.
     bench.network.waker().wake();
     watch.sleep(None);
     assert_eq!(bench.look(), []);

@@ -1,33 +1,33 @@
-//! How long a thread runs at a stretch where others want its processor.
+//! The time slice of a thread whose processor is shared.
 //!
-//! Linux gives the processor to the thread whose slice is to end first, and a thread that wakes begins a new one. One
-//! that computes there is somewhere in its own, and keeps the processor until that has ended and a tick of the clock
-//! has come: milliseconds. Since Linux 6.12 a thread may ask for shorter slices, and one that wakes with a shorter one
-//! need not wait (`Documentation/scheduler/sched-eevdf.rst`). Its share of the processor is no larger for that.
+//! Linux runs the thread whose slice ends first, and a thread that wakes starts a new one. A computing thread is
+//! somewhere in its slice, and keeps the processor until that has ended and a timer tick occurs: milliseconds. Since
+//! Linux 6.12 a thread may request shorter slices, and one that wakes with a shorter one need not wait
+//! (`Documentation/scheduler/sched-eevdf.rst`). Its share of the processor does not grow.
 
 use core::mem::zeroed;
 
 use libc::{SCHED_OTHER, SYS_sched_getattr, SYS_sched_setattr, sched_attr, syscall};
 
-/// The shortest there is, in nanoseconds.
+/// The shortest slice, in nanoseconds.
 const SHORTEST_NS: u64 = 100_000;
 
-/// Asks that the calling thread runs in short slices. Returns whether the system has taken that; not if somebody has
-/// given the thread another scheduling class. Systems before Linux 6.12 take it and do nothing.
+/// Requests short slices for the calling thread. Returns whether the system has accepted; not if the thread was given
+/// another scheduling class. Systems before Linux 6.12 accept it and do nothing.
 pub fn shorten_slice() -> bool {
     let Some(mut attributes) = attributes() else { return false };
     if attributes.sched_policy != SCHED_OTHER as u32 {
         return false;
     }
     attributes.sched_runtime = SHORTEST_NS;
-    // SAFETY: Reads the attributes during the call alone, as many bytes as they say that they have.
+    // SAFETY: Reads the attributes during the call alone, with their size.
     unsafe { syscall(SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
-/// What the system knows of the calling thread.
+/// The scheduling attributes of the calling thread.
 fn attributes() -> Option<sched_attr> {
     let size = size_of::<sched_attr>();
-    // SAFETY: Numbers, of which zero is one; the call writes no more than `size` bytes of them.
+    // SAFETY: Numbers, of which zero is one; the call writes at most `size` bytes of them.
     unsafe {
         let mut attributes: sched_attr = zeroed();
         (syscall(SYS_sched_getattr, 0, &raw mut attributes, size, 0) == 0).then_some(attributes)
@@ -47,7 +47,7 @@ mod tests {
             assert!(shorten_slice());
             let after = attributes().unwrap();
             assert_eq!((after.sched_policy, after.sched_nice), (before.sched_policy, before.sched_nice));
-            // Systems before Linux 6.12 don't say.
+            // Systems before Linux 6.12 do not report it.
             assert!([0, SHORTEST_NS].contains(&after.sched_runtime), "{}", after.sched_runtime);
             assert!(shorten_slice(), "once more");
         })

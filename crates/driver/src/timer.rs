@@ -11,15 +11,15 @@ use crate::error::{from_number, last_error};
 /// Seconds in place of a time that is too long for the kernel: 68 years. They fit the type of every C library.
 pub(crate) const FOR_EVER_S: i32 = i32::MAX;
 
-/// A descriptor that is readable from when its time has come until [`TimerFd::drain`]. Exact: unlike a system call's
-/// timeout, it is not put off by the thread's timer slack (50 us by default).
+/// A descriptor that is readable from the expiry of its timer until [`TimerFd::drain`]. Exact: unlike a system call's
+/// timeout, it is not delayed by the thread's timer slack (50 us by default).
 #[derive(Debug)]
 pub struct TimerFd {
     fd: OwnedFd,
 }
 
 impl TimerFd {
-    /// One that does not run.
+    /// A stopped timer.
     ///
     /// # Errors
     /// The operating system has no descriptors left.
@@ -29,11 +29,11 @@ impl TimerFd {
         if fd < 0 {
             return Err(from_number(last_error()));
         }
-        // SAFETY: A descriptor that was made just now and belongs to nobody.
+        // SAFETY: A new descriptor that has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Runs off `after` from now, once. Not readable until then, whatever was before.
+    /// Expires `after` from now, once. Not readable until then, whatever its state was.
     pub fn set(&self, after: Duration) {
         // Zero would stop it.
         let after = after.max(Duration::from_nanos(1));
@@ -44,7 +44,7 @@ impl TimerFd {
                 tv_nsec: after.subsec_nanos().into(),
             },
         };
-        // SAFETY: `once` is read during the call alone; the old setting is not asked for.
+        // SAFETY: `once` is read during the call alone; the old setting is not requested.
         let done = unsafe { libc::timerfd_settime(self.fd.as_raw_fd(), 0, &raw const once, ptr::null_mut()) };
         debug_assert_eq!(done, 0, "the descriptor is a timer's and the time is valid");
     }

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-/// The number that stands for every user whom the namespace does not map, unless the system was told otherwise
-/// (`overflowuid`, proc_sys_kernel(5)).
+/// The number of every user whom the namespace does not map, unless the system is configured otherwise (`overflowuid`,
+/// proc_sys_kernel(5)).
 const DEFAULT_OVERFLOW: u32 = 65_534;
-/// User numbers that a namespace maps if it maps all: 2^32 - 1 is nobody's (user_namespaces(7)).
+/// The number of users that a namespace maps if it maps all: 2^32 - 1 is no valid user (user_namespaces(7)).
 const ALL_USERS: u64 = u32::MAX as u64;
 
 /// The effective user of this process.
@@ -14,9 +14,9 @@ pub(crate) fn own() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Whether the number stands for one user alone. Of the overflow number that is true only in a namespace that maps
-/// every user: elsewhere it also stands for all users without a mapping, so two processes that both show it may belong
-/// to different users.
+/// Whether the number identifies one user. For the overflow number that is true only in a namespace that maps every
+/// user: elsewhere it also stands for all users without a mapping, so two processes that both have it may belong to
+/// different users.
 pub(crate) fn is_unambiguous(user: u32) -> bool {
     user != overflow() || fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map))
 }

@@ -10,15 +10,14 @@ use weft_memory::{RawSlice, Registry};
 
 use crate::error::last_error;
 
-/// How many pieces go into one system call (the kernel takes up to 1024). More take another call.
+/// The maximum number of pieces per system call (the kernel's limit is 1024). More take another call.
 pub(crate) const PIECES: usize = 64;
 
 const FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 /// No address: the socket is connected.
 const NOBODY: *const libc::c_void = core::ptr::null();
 
-/// Addresses, and what keeps the memory behind them in place. It is large, so it is filled where it stands and never
-/// moved.
+/// Addresses, and holds on the memory behind them. It is large, so it is filled in place and never moved.
 pub(crate) struct Vectors<'a, const N: usize = PIECES> {
     list: ArrayVec<libc::iovec, N>,
     held: ArrayVec<RawSlice, N>,
@@ -32,16 +31,16 @@ impl<'a, const N: usize> Vectors<'a, N> {
         Self { list: ArrayVec::new(), held: ArrayVec::new(), bytes: 0, pieces: PhantomData }
     }
 
-    /// Bytes of all together.
+    /// Their total length in bytes.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What to send: at most `N` of them.
+    /// Gathers pieces to send: at most `N` of them.
     pub(crate) fn gather(&mut self, registry: &Registry, pieces: &'a [Piece<'_>]) -> Result<(), PortError> {
         for piece in pieces {
             match piece {
-                // The system call only reads, for all that its argument is not const.
+                // The system call only reads, though its argument is not const.
                 Piece::Bytes(bytes) => self.push(bytes.as_ptr().cast_mut(), bytes.len()),
                 Piece::Memory(slice) => self.resolve(registry, slice)?,
             }
@@ -49,8 +48,8 @@ impl<'a, const N: usize> Vectors<'a, N> {
         Ok(())
     }
 
-    /// What to send as datagrams of `segment` bytes, of which the last may have fewer: as many whole ones as `N` pieces
-    /// hold, with no more than `most` bytes.
+    /// Gathers datagrams of `segment` bytes, of which the last may have fewer: as many whole ones as `N` pieces hold,
+    /// with no more than `most` bytes.
     pub(crate) fn gather_segments(
         &mut self,
         registry: &Registry,
@@ -68,7 +67,7 @@ impl<'a, const N: usize> Vectors<'a, N> {
         }
         if taken < pieces.len() || self.bytes > most {
             self.truncate(self.bytes.min(most) / segment * segment);
-            // A datagram of more pieces than the port takes.
+            // A datagram of more pieces than the port supports.
             return if self.bytes > 0 { Ok(()) } else { Err(PortError::System(libc::EMSGSIZE)) };
         }
         Ok(())
@@ -79,7 +78,7 @@ impl<'a, const N: usize> Vectors<'a, N> {
         &mut self.list
     }
 
-    /// Vectors of `length` bytes, or of those that are left, from `start` on. Valid as long as this is.
+    /// Vectors of the next `length` bytes, or of the rest, from `start` on. Valid as long as this is.
     pub(crate) fn part(&self, mut start: usize, mut length: usize) -> ArrayVec<libc::iovec, N> {
         let mut part = ArrayVec::new();
         for vector in &self.list {
@@ -94,7 +93,7 @@ impl<'a, const N: usize> Vectors<'a, N> {
         part
     }
 
-    /// Where the bytes are, and how many. Valid as long as this is.
+    /// Addresses and lengths. Valid as long as this is.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (*mut u8, usize)> {
         self.list.iter().map(|vector| (vector.iov_base.cast(), vector.iov_len))
     }
@@ -123,7 +122,7 @@ impl<'a, const N: usize> Vectors<'a, N> {
         unsafe { send_message(fd, &message) }
     }
 
-    /// What to fill: at most `N` of them.
+    /// Collects places to fill: at most `N` of them.
     pub(crate) fn scatter(&mut self, registry: &Registry, pieces: &'a mut [ReceivePiece<'_>]) -> Result<(), PortError> {
         for piece in pieces {
             match piece {
@@ -163,7 +162,7 @@ impl<'a, const N: usize> Vectors<'a, N> {
         }
     }
 
-    /// The header that names these vectors, for as long as they are not moved.
+    /// The header that refers to these vectors, for as long as they are not moved.
     fn message(&mut self) -> libc::msghdr {
         // SAFETY: All zero is a message header with no name, no vectors and no control data.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -173,17 +172,17 @@ impl<'a, const N: usize> Vectors<'a, N> {
     }
 }
 
-/// sendmsg(2), or send(2) where one vector is all there is: the kernel has less to fetch then.
+/// sendmsg(2), or send(2) for a single vector: the kernel has less to fetch then.
 ///
 /// # Safety
-/// The name, control data and vectors that the message names are valid for reads during the call.
+/// The name, control data and vectors of the message are valid for reads during the call.
 pub(crate) unsafe fn send_message(fd: RawFd, message: &libc::msghdr) -> Result<usize, i32> {
     if message.msg_iovlen == 1 && message.msg_namelen == 0 && message.msg_controllen == 0 {
         // SAFETY: There is one vector, of bytes that are valid for reads.
         return unsafe { send_one(fd, *message.msg_iov) };
     }
     let pointer: *const libc::msghdr = message;
-    // SAFETY: What the message names is valid.
+    // SAFETY: The message's references are valid.
     uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, pointer, FLAGS) })
 }
 
@@ -196,8 +195,8 @@ unsafe fn send_one(fd: RawFd, one: libc::iovec) -> Result<usize, i32> {
     uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendto, fd, one.iov_base, one.iov_len, FLAGS, NOBODY, 0) })
 }
 
-/// Calls without what the C library puts around send(2) and recv(2), so that threads can be canceled in them: two
-/// exchanges of a shared word each, and many a call brings nothing.
+/// Retries interrupted calls, without the C library's wrappers of send(2) and recv(2) for thread cancellation: two
+/// exchanges of a shared word each, while many a call is an empty poll.
 pub(crate) fn uninterrupted(mut call: impl FnMut() -> libc::c_long) -> Result<usize, i32> {
     loop {
         match usize::try_from(call()) {

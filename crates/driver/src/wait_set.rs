@@ -9,7 +9,7 @@ use weft_base::PortError;
 use crate::epoll::{Epoll, Events};
 
 /// Descriptors to wait for together. It is a descriptor itself, readable as long as one of them is, so that an
-/// application can put it into a loop of its own.
+/// application can put it into an event loop of its own.
 pub struct WaitSet {
     epoll: Epoll,
 }
@@ -23,23 +23,24 @@ impl WaitSet {
         Ok(Self { epoll: Epoll::new()? })
     }
 
-    /// Adds a descriptor that is reported as `key` whenever it is readable. One that is in already gets the new key.
+    /// Adds a descriptor that is reported as `key` whenever it is readable. One that is already in the set gets the new
+    /// key.
     ///
     /// # Errors
-    /// It is of a kind that can't be waited for (a file on a disk), or a limit is reached.
+    /// It is of a kind that cannot be waited for (a file on a disk), or a limit is reached.
     pub fn add(&self, fd: &impl AsFd, key: u64) -> Result<(), PortError> {
         self.epoll.watch(fd.as_fd(), key, libc::EPOLLIN as u32)
     }
 
-    /// Takes a descriptor out. One that is closed goes by itself.
+    /// Removes a descriptor. A closed one is removed automatically.
     ///
     /// # Errors
-    /// It is of a kind that can't be in.
+    /// It is of a kind that cannot be in a set.
     pub fn remove(&self, fd: &impl AsFd) -> Result<(), PortError> {
         self.epoll.forget(fd.as_fd())
     }
 
-    /// Waits until one is readable or `timeout` has passed (`None`: for ever; zero: only looks). Appends their keys.
+    /// Waits until one is readable or `timeout` has passed (`None`: forever; zero: polls). Appends their keys.
     ///
     /// # Errors
     /// The operating system refused.

@@ -1,4 +1,4 @@
-//! Wake-ups that don't repeat themselves.
+//! Coalesced wake-ups.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,8 +20,8 @@ impl EpollWaker {
     }
 
     /// For the wait that saw its event. First the event, then the flag: a wake in between is not signalled, and need
-    /// not be, for this wait ends anyway and what was done before that wake is visible after it. The other way round
-    /// its signal would be lost and the flag would stay.
+    /// not be, for this wait ends anyway and what was done before that wake is visible after it. In the other order its
+    /// signal would be lost and the flag would stay.
     pub(crate) fn clear(&self) {
         self.event.drain();
         self.pending.swap(false, Ordering::AcqRel);

@@ -319,7 +319,7 @@ fn port_taken() {
     let _taken = std::net::TcpListener::bind(("127.0.0.1", HOST_PORT)).unwrap();
     let registry = Registry::new(77, Limits::default());
     let error = LinkNetwork::with_link(registry.clone(), HOST.parse().unwrap()).unwrap_err().to_string();
-    assert!(error.contains("port 40003 of 40000-40009 cannot be taken"), "{error}");
+    assert!(error.contains("port 40003 of 40000-40009 cannot be reserved"), "{error}");
     assert_eq!(tables(), 0);
     drop(_taken);
     let link = LinkNetwork::with_link(registry, HOST.parse().unwrap()).unwrap();

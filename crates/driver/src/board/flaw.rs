@@ -1,24 +1,24 @@
-//! What is wrong with a file, as a board.
+//! Why a file is not a valid board.
 
 use core::fmt;
 
 use super::limits::{LAYOUT, MAX_COUNTERS, MAX_ENGINES, MAX_ROWS, MAX_TEXT, MAX_WORDS};
 
-/// What is wrong with a file, as a board.
+/// Why a file is not a valid board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// It does not begin as a board does.
+    /// It does not start with a board's magic.
     Foreign,
     /// It has this other layout.
     Layout(u32),
-    /// It ends too early.
+    /// It is truncated.
     Short {
         /// Bytes that it has.
         is: usize,
-        /// Bytes that it must have for what it says.
+        /// Bytes that its header requires.
         must: usize,
     },
-    /// A limit of the layout is passed.
+    /// A limit of the layout is exceeded.
     Limit {
         /// Engines, at most [`MAX_ENGINES`] and at least 1.
         engines: usize,
@@ -34,11 +34,11 @@ pub enum Flaw {
         /// Words of each, at least 1.
         words: usize,
     },
-    /// There are not as many names as counters, or one has a line break.
+    /// The number of names differs from that of counters, or one has a line break.
     Names,
-    /// Its name says another process than its content.
+    /// Its name has another process id than its header.
     OtherProcess(u32),
-    /// It is a directory, a pipe, a link, or belongs to somebody else.
+    /// It is a directory, a pipe, a link, or belongs to another user.
     NotOurs,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Flaw {
                 write!(f, "has a table of {rows} rows of {words} words (up to {MAX_ROWS}, from 1 to {MAX_WORDS})")
             }
             Self::Names => f.write_str("must have one name for each counter, without line breaks"),
-            Self::OtherProcess(pid) => write!(f, "says that it is of process {pid}, its name says otherwise"),
+            Self::OtherProcess(pid) => write!(f, "belongs to process {pid}, but its name has another"),
             Self::NotOurs => f.write_str("is not a plain file of this user"),
         }
     }

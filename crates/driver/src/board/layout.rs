@@ -1,6 +1,6 @@
-//! What stands in a board's file, as bytes. Byte order is the machine's: a board is not for other machines.
+//! The byte layout of a board's file. Byte order is the machine's: a board is not for other machines.
 //!
-//! The first 32 bytes are the same in every layout, so that what a dead process has left can be told.
+//! The first 32 bytes are the same in every layout, so that files of dead processes can be recognised.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -11,9 +11,10 @@
 //! | 24..32 | the inode of its pid namespace |
 //! | 32..36, 36..40 | engines, counters of each |
 //! | 40..44, 44..48, 48..52 | bytes of process name, title and names |
-//! | 52.. | these, the names with line feeds in between |
-//! | from the next multiple of 64 | 8 bytes per counter, engine after engine, each from a multiple of 64 (a cache line of its own) |
-//! | behind that, if anything | a table, as `table` has it |
+//! | 52.. | these, the names separated by line feeds |
+//! | from the next multiple of 64 | 8 bytes per counter, by engine, each from a multiple of 64 (a cache line of its
+//! own) |
+//! | after that, if present | a table, as in `table` |
 
 use core::ops::Range;
 use std::io;
@@ -39,12 +40,12 @@ const TITLE_LENGTH_AT: Range<usize> = 44..48;
 const NAMES_LENGTH_AT: Range<usize> = 48..52;
 const TEXT: usize = 52;
 
-/// Bytes of the largest file that is a board.
+/// Bytes of the largest valid board file.
 pub(super) const MAX_FILE: usize =
     (TEXT + MAX_TEXT).next_multiple_of(LINE) + MAX_ENGINES * MAX_COUNTERS * WORD + Shape::largest(MAX_ENGINES);
 
-/// Whose a board is. A process id comes back in time, together with the start it does not; in another pid namespace it
-/// says nothing.
+/// The owner of a board. A process id is reused, but not together with its start time; in another pid namespace it
+/// means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) pid: u32,
@@ -60,7 +61,7 @@ impl Owner {
     }
 }
 
-/// All but the counts.
+/// Everything but the counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Heading {
     pub(super) owner: Owner,
@@ -68,14 +69,14 @@ pub(super) struct Heading {
     pub(super) title: String,
     pub(super) names: Vec<String>,
     pub(super) engines: usize,
-    /// The table behind the counts. Not read.
+    /// The table after the counts. Not read.
     pub(super) shape: Shape,
 }
 
-/// What stands in a board: with the counts of each engine, the table, and whether a row of that was just being written.
+/// The contents of a board: with the counts of each engine, the table, and whether a row of it was just being written.
 pub(super) type Content = (Heading, Vec<Vec<u64>>, (Table, bool));
 
-/// Where the counts lie.
+/// Offsets of the counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     pub(super) offset: usize,
@@ -93,17 +94,17 @@ impl Rows {
         self.offset + engine * (self.counters * WORD).next_multiple_of(LINE)
     }
 
-    /// Where the table begins, or the file ends.
+    /// The offset of the table, or the end of the file.
     pub(super) const fn counts_end(&self) -> usize {
         self.offset_of(self.engines)
     }
 
-    /// Where an engine's rows of the table begin.
+    /// The offset of an engine's rows of the table.
     pub(super) const fn table_of(&self, engine: usize) -> usize {
         self.counts_end() + self.shape.offset_of(engine)
     }
 
-    /// Where the file ends.
+    /// The end of the file.
     pub(super) const fn end(&self) -> usize {
         self.counts_end() + self.shape.bytes(self.engines)
     }
@@ -145,7 +146,7 @@ impl Heading {
     }
 }
 
-/// Reads a file that may be anything. Control characters of its text become `?`, for a terminal would obey them.
+/// Parses an untrusted file. Control characters of its text become `?`, since a terminal would interpret them.
 pub(super) fn decode(image: &[u8]) -> Result<Content, Flaw> {
     let owner = decode_owner(image)?;
     match word(image, LAYOUT_AT)? {
@@ -177,7 +178,7 @@ pub(super) fn decode(image: &[u8]) -> Result<Content, Flaw> {
     Ok((Heading { owner, process, title, names, engines, shape: Shape::default() }, counts, table))
 }
 
-/// Whose the file is, in any layout; the rest may be missing.
+/// The owner of a file of any layout; the rest may be missing.
 pub(super) fn decode_owner(image: &[u8]) -> Result<Owner, Flaw> {
     if !image.starts_with(&MAGIC) {
         return Err(Flaw::Foreign);
@@ -199,7 +200,7 @@ fn bytes<const N: usize>(image: &[u8], at: Range<usize>) -> Result<[u8; N], Flaw
 }
 
 fn check_limits(engines: usize, counters: usize, lengths: [usize; 3]) -> Result<(), Flaw> {
-    // Each is below 2^32, so the sum is far from overflowing.
+    // Each is below 2^32, so the sum cannot overflow.
     let text = lengths.into_iter().sum();
     let fits = (1..=MAX_ENGINES).contains(&engines) && (1..=MAX_COUNTERS).contains(&counters) && text <= MAX_TEXT;
     if fits { Ok(()) } else { Err(Flaw::Limit { engines, counters, text }) }

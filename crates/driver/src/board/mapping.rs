@@ -9,8 +9,8 @@ use std::os::fd::AsRawFd;
 
 use super::layout::Rows;
 
-/// A board's file in this process's memory. It stays when the file is removed; who cuts the file short (only the same
-/// user may) ends the process.
+/// A board's file in this process's memory. It stays mapped when the file is removed; truncating the file (only the
+/// same user may) kills the process.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,
@@ -27,7 +27,7 @@ impl Mapping {
     /// Maps the `length` bytes of the file, in which the rows lie.
     pub(super) fn new(file: &File, length: usize, rows: Rows) -> io::Result<Self> {
         assert!(rows.end() <= length && rows.offset.is_multiple_of(align_of::<AtomicU64>()));
-        // SAFETY: A new mapping at an address of the kernel's choice takes nobody's memory.
+        // SAFETY: A new mapping at an address of the kernel's choice overlaps no other memory.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -45,21 +45,21 @@ impl Mapping {
         Ok(Self { start, length, rows })
     }
 
-    /// The counters of one engine, none for an engine that there is not.
+    /// The counters of one engine, none for an engine that does not exist.
     pub(super) fn row(&self, engine: usize) -> &[AtomicU64] {
         if engine >= self.rows.engines {
             return &[];
         }
-        // SAFETY: `new` has made sure that all rows lie inside the mapping and begin at a multiple of 8 of it, which
-        // itself begins at a page; it stays until drop, which the borrow outlasts not. Everybody who writes there
-        // writes whole words through atomics.
+        // SAFETY: `new` has checked that all rows lie inside the mapping and begin at a multiple of 8 of it, which
+        // itself begins at a page; it stays until drop, which the borrow does not outlive. All writers write whole
+        // words through atomics.
         unsafe {
             let row = self.start.add(self.rows.offset_of(engine));
             slice::from_raw_parts(row.cast().as_ptr(), self.rows.counters)
         }
     }
 
-    /// The rows of the table of one engine, none for an engine that there is not.
+    /// The table rows of one engine, none for an engine that does not exist.
     pub(super) fn table(&self, engine: usize) -> &[AtomicU64] {
         if engine >= self.rows.engines || self.rows.shape.rows == 0 {
             return &[];
@@ -74,7 +74,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: It was mapped with this length, and nobody borrows from it any more.
+        // SAFETY: It was mapped with this length, and is no longer borrowed.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

@@ -1,7 +1,7 @@
 //! Counters that other processes of the same user can read without asking this one.
 //!
 //! A [`Board`] is a small file of one NIC that its process maps and writes to; [`boards`] reads those of all processes.
-//! The file tells the names of its counters, so a reader need not be of the same version. Only the user who runs the
+//! The file contains the names of its counters, so a reader need not be of the same version. Only the user who runs the
 //! NIC may open it.
 
 mod flaw;
@@ -32,11 +32,11 @@ pub use place::DIRECTORY_VARIABLE;
 pub use reader::{Boards, Skipped, Snapshot, boards};
 pub use table::{Shape, Table};
 
-/// Boards of a process.
+/// The maximum number of boards of a process.
 const MAX_BOARDS: u32 = 4096;
 
-/// Where one NIC shows its counters. The file goes when this is dropped; if its process dies without that, the next one
-/// that looks, or makes a board, takes it away.
+/// The file in which one NIC publishes its counters. It is removed on drop; if the process dies without that, the next
+/// process that reads or makes a board removes it.
 #[derive(Debug)]
 pub struct Board {
     path: PathBuf,
@@ -47,19 +47,19 @@ pub struct Board {
 }
 
 impl Board {
-    /// A board for a NIC with so many engines, each of which has a counter of each name; all are 0 at first. `title`
-    /// says what the NIC is for, in a few words for people. At most [`MAX_ENGINES`] and [`MAX_COUNTERS`]; titles and
-    /// names together 64 KiB.
+    /// A board for a NIC with this many engines, each with a counter of each name; all are 0 at first. `title`
+    /// describes the NIC in a few words for people. At most [`MAX_ENGINES`] and [`MAX_COUNTERS`]; titles and names
+    /// together 64 KiB.
     ///
     /// # Errors
-    /// No directory for it can be used, /proc is not there, the disk is full, a limit is passed, or a name has a line
-    /// break. The NIC needs no board: whoever opens one goes on without.
+    /// No directory for it can be used, /proc is not mounted, the disk is full, a limit is exceeded, or a name has a
+    /// line break. The NIC needs no board: the caller goes on without.
     pub fn create(title: &str, names: &[&str], engines: usize) -> io::Result<Self> {
         Self::with_table(title, names, engines, Shape::default())
     }
 
-    /// As [`Board::create`], with a table of rows for each engine, which is empty at first: for what comes and goes, as
-    /// connections do.
+    /// As [`Board::create`], with a table of rows for each engine, empty at first: for short-lived things such as
+    /// connections.
     ///
     /// # Errors
     /// As there.
@@ -90,8 +90,8 @@ impl Board {
         }
     }
 
-    /// These are the counts of this engine now, in the order of the names. Costs a store each. What is too much is not
-    /// shown: an engine that the board has no row for, values without a name.
+    /// Publishes the counts of this engine, in the order of the names. Costs a store each. Excess is ignored: an engine
+    /// beyond the board's, values without a name.
     pub fn publish(&self, engine: usize, values: &[u64]) {
         if self.generation != fork::generation() {
             return;
@@ -101,7 +101,7 @@ impl Board {
         }
     }
 
-    /// These are the rows of this engine's table now. Costs a store for each word. What is too much is not shown.
+    /// Publishes the rows of this engine's table. Costs a store for each word. Excess is ignored.
     pub fn publish_table<R: AsRef<[u64]>>(&self, engine: usize, rows: &[R]) {
         if self.generation == fork::generation() {
             self.shape.store(self.rows.table(engine), rows);
@@ -112,20 +112,20 @@ impl Board {
 impl Drop for Board {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
-            // Somebody may have cleaned up there.
+            // The file may have been removed already.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Says on stderr, once, that a NIC has no board, and why: it works without, but `weft stat` does not show it.
+/// Reports on stderr, once, that a NIC has no board, and why: it works without, but `weft stat` does not show it.
 pub fn say_missing(error: &io::Error) {
     static SAID: Once = Once::new();
-    say_once(&SAID, format_args!("weft stat will not show this process, for its counters have no place: {error}"));
+    say_once(&SAID, format_args!("weft stat will not show this process, since its counters have no file: {error}"));
 }
 
-/// Puts a file there under the first number that is free. It has its content when it gets its name, so that no reader
-/// sees half of it, and all of it is written, so that no store into the mapping finds the disk full.
+/// Publishes a file under the first free number. It has its contents before it gets its name, so that no reader sees a
+/// partial file, and all of it is allocated, so that no store into the mapping finds the disk full.
 fn publish_file(directory: &Path, pid: u32, image: &[u8]) -> io::Result<(PathBuf, File)> {
     let draft = directory.join(place::draft_name(pid));
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;

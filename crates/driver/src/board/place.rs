@@ -1,4 +1,4 @@
-//! Where boards are: a directory of the user's own.
+//! The directory of boards: one of the user's own.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::env;
@@ -8,10 +8,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Names the directory for boards, in place of the usual ones.
+/// The environment variable that names the directory of boards, in place of the default ones.
 pub const DIRECTORY_VARIABLE: &str = "WEFT_BOARDS";
 
-/// The first of the usual directories that can be used, made if it is not there.
+/// The first usable default directory, created if it does not exist.
 pub(super) fn own() -> io::Result<PathBuf> {
     let mut outcome = Err(io::Error::other("no directory for boards is known"));
     for directory in candidates() {
@@ -23,8 +23,8 @@ pub(super) fn own() -> io::Result<PathBuf> {
     outcome
 }
 
-/// All places where boards of this user may be: with and without `XDG_RUNTIME_DIR`, for not every process of a user has
-/// it.
+/// All directories that may have boards of this user: with and without `XDG_RUNTIME_DIR`, since not every process of a
+/// user has it.
 pub(super) fn candidates() -> Vec<PathBuf> {
     let absolute = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(directory) = absolute(DIRECTORY_VARIABLE) {
@@ -43,8 +43,7 @@ pub(super) fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the directory is this user's alone to write to. /tmp is everybody's: somebody else may have been there
-/// first.
+/// Whether only this user can write to the directory. /tmp is shared: another user may have created it first.
 pub(super) fn check(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let refuse = |why| {
@@ -67,20 +66,19 @@ pub(super) fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// A board's file.
+/// The name of a board's file.
 pub(super) fn name(pid: u32, nic: u32) -> String {
     format!("{pid}-{nic}")
 }
 
-/// A file that becomes a board's, another one each time: the count is for threads, the time for what a dead process of
-/// the same id has left.
+/// A unique temporary name: the count distinguishes threads, the time what a dead process with the same id has left.
 pub(super) fn draft_name(pid: u32) -> String {
     static DRAFTS: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!(".{pid}-{}-{}", DRAFTS.fetch_add(1, Ordering::Relaxed), now.as_nanos())
 }
 
-/// Process and NIC of a board's file; nothing for other files.
+/// Process and NIC of a board's file; `None` for other files.
 pub(super) fn parse(name: &str) -> Option<(u32, u32)> {
     let (pid, nic) = name.split_once('-')?;
     let number = |text: &str| text.parse().ok().filter(|number: &u32| number.to_string() == text);

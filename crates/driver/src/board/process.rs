@@ -1,17 +1,17 @@
-//! What /proc says about processes.
+//! Information about processes from /proc.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The fields of /proc/PID/stat after the process name, which is in brackets and may hold anything (proc_pid_stat(5)).
+/// The fields of /proc/PID/stat after the process name, which is in brackets and may contain anything
+/// (proc_pid_stat(5)).
 const STATE: usize = 0;
 const START: usize = 19;
 /// Clock ticks of /proc: USER_HZ, which is 100 wherever Linux runs today.
 const TICKS_PER_SECOND: i64 = 100;
 
-/// The id of this process in the pid namespace that /proc shows, which need not be the one that the process itself is
-/// in.
+/// The id of this process in the pid namespace that /proc shows, which may differ from the process's own.
 pub(super) fn own_pid() -> io::Result<u32> {
     let link = fs::read_link("/proc/self").map_err(|error| no_proc(&error))?;
     link.to_str()
@@ -19,15 +19,15 @@ pub(super) fn own_pid() -> io::Result<u32> {
         .ok_or_else(|| io::Error::other(format!("/proc/self leads to {}", link.display())))
 }
 
-/// Of another kind than that a file was not found, which is said of processes.
+/// Changes the kind of a not-found error, which callers take for a missing process.
 fn no_proc(error: &io::Error) -> io::Error {
     io::Error::other(format!("/proc does not show this process ({error}): is it mounted?"))
 }
 
-/// When the process started, in clock ticks since boot. `None`: there is none of that id, or it has ended.
+/// When the process started, in clock ticks since boot. `None`: there is no such process, or it has ended.
 ///
-/// It is the same in all time namespaces, within one tick ([`is_same_start`]): /proc shows it by the clock of whoever
-/// reads (time_namespaces(7)), of which the namespace's offset is taken off here.
+/// It is the same in all time namespaces, within one tick ([`is_same_start`]): /proc shows it by the reader's clock
+/// (time_namespaces(7)), whose namespace offset is subtracted here.
 pub(super) fn start(pid: u32) -> io::Result<Option<u64>> {
     let stat = match fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
@@ -43,8 +43,8 @@ pub(super) fn start(pid: u32) -> io::Result<Option<u64>> {
     }
 }
 
-/// Whether two starts of processes with the same id are those of one process. An offset that is no whole number of
-/// ticks makes a difference of one; an id does not come back so soon.
+/// Whether two start times of processes with the same id belong to one process. An offset that is no whole number of
+/// ticks makes a difference of one; an id is not reused so soon.
 pub(super) const fn is_same_start(one: u64, other: u64) -> bool {
     one.abs_diff(other) <= 1
 }
@@ -52,12 +52,12 @@ pub(super) const fn is_same_start(one: u64, other: u64) -> bool {
 /// How far the boot clock of this process's time namespace is ahead of that of the machine, in clock ticks.
 fn boot_offset() -> io::Result<i64> {
     let Ok(namespace) = fs::read_link("/proc/self/ns/time") else {
-        // Older than Linux 5.6, or made without time namespaces.
+        // Older than Linux 5.6, or built without time namespaces.
         return Ok(0);
     };
     if namespace != fs::read_link("/proc/self/ns/time_for_children")? {
         // The file below is about the namespace of the children.
-        return Err(io::Error::other("/proc does not tell the clock of this process's time namespace"));
+        return Err(io::Error::other("/proc does not report the clock of this process's time namespace"));
     }
     let offsets = fs::read_to_string("/proc/self/timens_offsets")?;
     parse_offset(&offsets).ok_or_else(|| io::Error::other("/proc/self/timens_offsets is not as expected"))
@@ -70,7 +70,7 @@ fn parse_offset(offsets: &str) -> Option<i64> {
     seconds.checked_mul(TICKS_PER_SECOND)?.checked_add(nanos / (1_000_000_000 / TICKS_PER_SECOND))
 }
 
-/// `None`: not understood. `Some(None)`: it has ended, but its parent has not asked how.
+/// `None`: invalid. `Some(None)`: it has ended, and its parent has not waited for it.
 fn parse_start(stat: &[u8]) -> Option<Option<u64>> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;
@@ -85,7 +85,7 @@ pub(super) fn namespace() -> io::Result<u64> {
     fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino()).map_err(|error| no_proc(&error))
 }
 
-/// What the process is called (15 characters at most), or `?`.
+/// The name of the process (15 characters at most), or `?`.
 pub(super) fn name(pid: u32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     match String::from_utf8_lossy(name.trim_ascii_end()) {

@@ -10,32 +10,32 @@ use super::layout::{self, Owner};
 use super::table::Table;
 use super::{place, process};
 
-/// A file is read so often, as long as a row of its table is just being written.
+/// A file is read this many times, while a row of its table is just being written.
 const READS: u32 = 4;
 
-/// One NIC's counters, each as it was at one moment, all of them within some microseconds.
+/// A snapshot of one NIC's counters, each as it was at one moment, all of them within some microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The process.
+    /// The process id.
     pub pid: u32,
     /// When the process started, in clock ticks since boot: tells two processes of the same id apart.
     pub start: u64,
-    /// Which of the NICs of its process, from 0.
+    /// The NIC's index in its process, from 0.
     pub nic: u32,
-    /// What the process is called.
+    /// The name of the process.
     pub process: String,
-    /// What the NIC is for.
+    /// The purpose of the NIC.
     pub title: String,
     /// The counters' names.
     pub names: Vec<String>,
     /// The counts of each engine, in the order of the names.
     pub engines: Vec<Vec<u64>>,
-    /// The table beside the counts; empty where there is none.
+    /// The table after the counts; empty where there is none.
     pub table: Table,
 }
 
 impl Snapshot {
-    /// A counter's sum over all engines. `None`: this NIC does not count that.
+    /// A counter's sum over all engines. `None`: this NIC has no such counter.
     #[must_use]
     pub fn total(&self, name: &str) -> Option<u64> {
         self.names.iter().position(|known| known == name).map(|at| self.sum(at))
@@ -51,26 +51,26 @@ impl Snapshot {
     }
 }
 
-/// A file, or a whole directory, that was passed over.
+/// A file, or a whole directory, that was skipped.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Which.
+    /// The file or directory.
     pub path: PathBuf,
     /// Why, and what to do.
     pub reason: io::Error,
 }
 
-/// What [`boards`] found.
+/// The result of [`boards`].
 #[derive(Debug, Default)]
 pub struct Boards {
-    /// The boards of NICs that are there now, by process and NIC.
+    /// The boards of NICs that exist now, by process and NIC.
     pub live: Vec<Snapshot>,
-    /// What looked like a board and could not be read.
+    /// Files named like boards that could not be read.
     pub skipped: Vec<Skipped>,
 }
 
-/// The boards of all NICs of this user's processes. Files of processes that are gone are removed on the way; those of
-/// other pid namespaces (a container that shares the directory) are left alone.
+/// The boards of all NICs of this user's processes. Files of ended processes are removed; those of other pid namespaces
+/// (a container that shares the directory) are left alone.
 #[must_use]
 pub fn boards() -> Boards {
     boards_in(&place::candidates())
@@ -89,10 +89,10 @@ pub(super) fn boards_in(directories: &[PathBuf]) -> Boards {
     found
 }
 
-/// Removes what processes have left that are gone.
+/// Removes files of ended processes.
 pub(super) fn sweep(directory: &Path) {
     for (path, name) in files(directory).into_iter().flatten() {
-        // Files of processes that run, which are most, need not be opened.
+        // Files of running processes, which are most, need not be opened.
         let pid = name.trim_start_matches('.').split('-').next().and_then(|pid| pid.parse().ok());
         if pid.is_some_and(|pid: u32| matches!(process::start(pid), Ok(None))) {
             let _ = read(&path).and_then(|image| judge(&path, &image));
@@ -118,7 +118,7 @@ impl Boards {
     }
 }
 
-/// `None`: its process is gone, and now the file is too; or it is of another pid namespace.
+/// `None`: its process has ended, and the file is removed; or it is of another pid namespace.
 fn snapshot(path: &Path, pid: u32, nic: u32) -> io::Result<Option<Snapshot>> {
     let mut image = read(path)?;
     if judge(path, &image)? != Life::Live {
@@ -140,7 +140,8 @@ fn snapshot(path: &Path, pid: u32, nic: u32) -> io::Result<Option<Snapshot>> {
     Ok(Some(Snapshot { pid, start, nic, process, title: heading.title, names: heading.names, engines, table }))
 }
 
-/// All of a file, by reading: who maps a file that another cuts short is killed. At most as much as a board may have.
+/// Reads a whole file: mapping one that is truncated meanwhile would kill this process. At most as much as a board may
+/// have.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let open = |path: &Path| -> io::Result<File> {
         OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
@@ -165,12 +166,12 @@ enum Life {
     Elsewhere,
 }
 
-/// Whether the file's process runs. If it is gone the file is removed.
+/// Whether the file's process runs. If it has ended, removes the file.
 fn judge(path: &Path, image: &[u8]) -> io::Result<Life> {
     let owner = layout::decode_owner(image).map_err(io::Error::other)?;
     let life = life(owner)?;
     if life == Life::Gone {
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         let _ = fs::remove_file(path);
     }
     Ok(life)

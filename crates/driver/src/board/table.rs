@@ -1,14 +1,14 @@
-//! A board's table: rows of numbers for things that come and go, behind the counts.
+//! A board's table: rows of numbers for short-lived things, after the counts.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 0..8 | `weftrows` |
-//! | 8..12 | what the words of a row mean: a number of the writer's |
+//! | 8..12 | the format of the rows: a number chosen by the writer |
 //! | 12..16, 16..20 | rows of each engine, words of each row |
-//! | from 64 | the rows, engine after engine: a stamp, the words, the stamp again, 8 bytes each |
+//! | from 64 | the rows, by engine: a stamp, the words, the stamp again, 8 bytes each |
 //!
-//! A stamp of 0 is a row that is not used. While a row is written its stamps differ: the last one is stored first and
-//! the first one last, and who reads goes from the first to the last.
+//! A stamp of 0 is an unused row. While a row is written its stamps differ: the last one is stored first and the first
+//! one last, and readers load from the first to the last.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -20,10 +20,10 @@ const HEADING: usize = 64;
 const WORD: usize = size_of::<u64>();
 const STAMPS: usize = 2;
 
-/// How large a board's table is.
+/// The dimensions of a board's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// What the words of a row mean: who reads takes the table only if it knows this number.
+    /// The format of the rows: readers ignore the table if they do not know this number.
     pub format: u32,
     /// Rows of each engine, at most [`MAX_ROWS`]; 0 for no table.
     pub rows: usize,
@@ -46,7 +46,7 @@ impl Shape {
         self.rows * self.row()
     }
 
-    /// Where an engine's rows begin, from the table's beginning.
+    /// The offset of an engine's rows from the table's beginning.
     pub(super) const fn offset_of(&self, engine: usize) -> usize {
         HEADING + engine * self.part() * WORD
     }
@@ -60,7 +60,7 @@ impl Shape {
         self.rows <= MAX_ROWS && (1..=MAX_WORDS).contains(&self.words)
     }
 
-    /// The table, without a row that is used.
+    /// The table, with all rows unused.
     pub(super) fn encode(&self, engines: usize) -> Result<Vec<u8>, Flaw> {
         if self.rows == 0 {
             return Ok(Vec::new());
@@ -76,7 +76,7 @@ impl Shape {
         Ok(image)
     }
 
-    /// These are an engine's rows now. What is too much is not shown.
+    /// Stores an engine's rows. Excess is ignored.
     pub(super) fn store<R: AsRef<[u64]>>(&self, places: &[AtomicU64], rows: &[R]) {
         if self.rows == 0 {
             return;
@@ -86,7 +86,7 @@ impl Shape {
             let (Some(first), Some(last)) = (place.first(), place.last()) else { return };
             let stamp = first.load(Ordering::Relaxed);
             let Some(row) = rows.next() else {
-                // Behind one that is not used none is.
+                // No row after an unused one is used.
                 if stamp == 0 {
                     return;
                 }
@@ -108,14 +108,14 @@ impl Shape {
 /// The rows of all engines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What the words mean.
+    /// The format of the rows.
     pub format: u32,
-    /// The rows that are used, engine after engine.
+    /// The used rows, by engine.
     pub engines: Vec<Vec<Vec<u64>>>,
 }
 
-/// What stands behind the counts: no table where there is nothing, or nothing that is known. The second: a row was just
-/// being written, and is left out.
+/// Parses the bytes after the counts: no table where there is nothing, or an unknown one. Second: whether a row was
+/// just being written, and is left out.
 pub(super) fn decode(image: &[u8], engines: usize) -> Result<(Table, bool), Flaw> {
     if !image.starts_with(&MAGIC) || image.len() < HEADING {
         return Ok((Table::default(), false));

@@ -8,7 +8,7 @@ use crate::fork::in_child;
 const NAMES: [&str; 3] = ["sent", "received", "errors"];
 const SHAPE: Shape = Shape { format: 5, rows: 2, words: 3 };
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -31,7 +31,7 @@ impl Directory {
         fs::read_dir(&self.0).unwrap().count()
     }
 
-    /// A file as this process's NIC 0 would have, but for what `change` does.
+    /// A file as of this process's NIC 0, except for `change`.
     fn put(&self, name: &str, change: impl FnOnce(&mut Heading)) -> PathBuf {
         let mut heading = Heading {
             owner: Owner::this_process().unwrap(),
@@ -66,7 +66,7 @@ fn what_is_published_is_read_until_the_board_goes() {
     board.publish(0, &[1, 2, 3]);
     board.publish(1, &[10, 20, 30]);
     board.publish(1, &[11]);
-    // What there is no place for.
+    // More values than names.
     board.publish(1, &[11, 20, 30, 40, 50, 60, 70, 80, 90]);
     board.publish(2, &[9]);
     board.publish(usize::MAX, &[9]);
@@ -115,7 +115,7 @@ fn a_child_neither_writes_nor_removes() {
     assert_eq!(found.live[0].engines[0], [1, 2, 3]);
 }
 
-/// What a process leaves that does not get to clean up.
+/// The file of a process that dies without removing it.
 fn leave_behind(directory: &Directory) {
     let status = in_child(|| {
         let made = Board::create_in(&directory.0, "", &NAMES, 1, SHAPE);
@@ -163,7 +163,7 @@ fn another_pid_namespace_is_left_alone() {
     });
     let found = directory.look();
     assert!(found.live.is_empty() && found.skipped.is_empty() && path.exists());
-    // It has taken number 0.
+    // It has number 0.
     let board = directory.create();
     assert!(board.path.ends_with(place::name(process::own_pid().unwrap(), 1)));
 }
@@ -195,7 +195,7 @@ fn files_that_are_no_boards_are_skipped_with_a_reason_and_stay() {
     let expected = [
         "1-0 is not a board of counters".to_owned(),
         format!("1-1 has {} bytes of {}", good.len() - 1, good.len()),
-        format!("1-2 says that it is of process {pid}, its name says otherwise"),
+        format!("1-2 belongs to process {pid}, but its name has another"),
         "1-3 is not a plain file of this user".to_owned(),
         "1-4 is not a plain file of this user".to_owned(),
         "1-5 is not a plain file of this user".to_owned(),
@@ -215,7 +215,7 @@ fn only_a_directory_of_ones_own_will_do() {
     fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
     fs::create_dir(&foreign).unwrap();
     let mut refused = vec![(linked, "is not a directory"), (open, "can be written to by other users")];
-    // Only root can give away.
+    // Only root can change the owner.
     if chown(&foreign, Some(12345), None).is_ok() {
         refused.push((foreign, "belongs to another user"));
     }
@@ -277,7 +277,7 @@ fn a_reader_with_another_boot_clock_leaves_the_boards_of_the_living() {
     assert_eq!(outcome, 0);
     assert!(board.path.exists() && !gone.exists(), "the dead are told from the living all the same");
     assert_eq!(directory.look().live.len(), 1);
-    // So a board that is made there says the start that is read here.
+    // So a board that is made there has the start time that is read here.
     let own = process::own_pid().unwrap();
     let start = process::start(own).unwrap().unwrap();
     let is_other = || i32::from(!process::start(own).unwrap().is_some_and(|its| process::is_same_start(its, start)));
@@ -293,6 +293,6 @@ fn who_has_no_place_for_a_board_says_so_once() {
         }
         0
     });
-    let line = "weft: weft stat will not show this process, for its counters have no place: /proc/no/such/place: ";
+    let line = "weft: weft stat will not show this process, since its counters have no file: /proc/no/such/place: ";
     assert!(said.starts_with(line) && said.lines().count() == 1, "{said}");
 }

@@ -1,44 +1,44 @@
-//! Which frames a packet socket takes: a program of the kernel's classic packet filter
+//! The frames that a packet socket accepts: a program of the kernel's classic packet filter
 //! (Documentation/networking/filter.rst).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Takes a whole frame.
+/// Accepts a whole frame.
 const ALL: u32 = u32::MAX;
-/// Where the kernel shows what is known of a frame beside its bytes (`SKF_AD_OFF` of linux/filter.h): its kind
-/// (`SKF_AD_PKTTYPE`), and whether it has a tag of a VLAN (`SKF_AD_VLAN_TAG_PRESENT`).
+/// Offsets of a frame's metadata (`SKF_AD_OFF` of linux/filter.h): its kind (`SKF_AD_PKTTYPE`), and whether it has a
+/// VLAN tag (`SKF_AD_VLAN_TAG_PRESENT`).
 const KIND: u32 = (-0x1000_i32 + 4) as u32;
 const TAGGED: u32 = (-0x1000_i32 + 48) as u32;
-/// The kind of a frame that is for this interface's hardware address.
+/// The kind of a frame to this interface's hardware address.
 const TO_US: u32 = libc::PACKET_HOST as u32;
-/// Tests of one alternative: a jump goes no further than a byte can say, and a test has up to three steps.
+/// The maximum number of tests of one alternative: a jump's distance is one byte, and a test has up to three steps.
 const MOST_TESTS: usize = 80;
 
-/// What is asked of a frame. Positions count from its first byte, the receiver's hardware address.
+/// A condition on a frame. Offsets count from its first byte, the receiver's hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameTest {
-    /// It is for the hardware address of the interface, not for all or for somebody else.
+    /// It is addressed to the interface, not to all or to another host.
     ToThisHost,
-    /// It has no tag of a VLAN.
+    /// It has no VLAN tag.
     Untagged,
-    /// The byte at this position has this value.
+    /// The byte at this offset has this value.
     Byte(u32, u8),
-    /// The big-endian number of 16 bits there has it.
+    /// The big-endian 16-bit number at this offset has this value.
     Half(u32, u16),
-    /// The one of 32 bits has it.
+    /// The 32-bit number has this value.
     Word(u32, u32),
-    /// The one of 16 bits is at least the first, and at most the second.
+    /// The 16-bit number is at least the first, and at most the second.
     Between(u32, u16, u16),
-    /// The one of 16 bits has none of these bits.
+    /// The 16-bit number has none of these bits.
     Without(u32, u16),
 }
 
-/// What is done to what was loaded, with which number, and whether the frame passes when that is true.
+/// The comparison with the loaded value, its operand, and whether the frame passes when that is true.
 type Check = (u32, u32, bool);
 
 impl FrameTest {
-    /// How wide what is loaded is, from where, and what is asked of it.
+    /// The width and offset of a load, and its comparisons.
     fn load(self) -> (u32, u32, [Option<Check>; 2]) {
         let is = |value: u32| [Some((libc::BPF_JEQ, value, true)), None];
         match self {
@@ -60,7 +60,7 @@ const fn step(code: u32, [yes, no]: [u8; 2], value: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: yes, jf: no, k: value }
 }
 
-/// The steps that go on behind themselves when a test is true, and `left` steps further when it is not.
+/// Steps that fall through when a test is true, and jump `left` further steps when it is not.
 fn steps(test: FrameTest, left: usize) -> Vec<libc::sock_filter> {
     let (width, from, checks) = test.load();
     let mut steps = vec![step(libc::BPF_LD | width | libc::BPF_ABS, [0; 2], from)];
@@ -73,11 +73,11 @@ fn steps(test: FrameTest, left: usize) -> Vec<libc::sock_filter> {
     steps
 }
 
-/// The program that takes a frame of which all tests of one of the alternatives are true.
+/// A program that accepts a frame for which all tests of one of the alternatives are true.
 fn program(alternatives: &[&[FrameTest]]) -> Vec<libc::sock_filter> {
     let mut program = Vec::new();
     for tests in alternatives {
-        // From the last one on: the next alternative is behind what is there already. The step that takes the frame.
+        // From the last one on: the next alternative follows the steps made so far. The accepting step.
         let mut all = vec![step(libc::BPF_RET | libc::BPF_K, [0; 2], ALL)];
         for test in tests[..tests.len().min(MOST_TESTS)].iter().rev() {
             all.splice(0..0, steps(*test, all.len()));
@@ -88,17 +88,17 @@ fn program(alternatives: &[&[FrameTest]]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Has a socket take such frames alone.
+/// Makes a socket accept such frames alone.
 pub(super) fn attach(fd: &OwnedFd, alternatives: &[&[FrameTest]]) -> io::Result<()> {
     let mut steps = program(alternatives);
     let whole = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     let (pointer, length) = ((&raw const whole).cast(), size_of_val(&whole) as libc::socklen_t);
-    // SAFETY: The kernel reads `whole` and the steps that it names, all of which live during the call.
+    // SAFETY: The kernel reads `whole` and the steps that it refers to, all of which live during the call.
     let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, pointer, length) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has a socket keep its filter, whoever has the socket (`SO_LOCK_FILTER` of socket(7)).
+/// Locks a socket's filter, whoever gets the socket (`SO_LOCK_FILTER` of socket(7)).
 pub(super) fn lock(fd: &OwnedFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     let (pointer, length) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
@@ -111,7 +111,7 @@ pub(super) fn lock(fd: &OwnedFd) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What the kernel makes of a program, as far as ours go.
+    /// Interprets a program as the kernel does, as far as ours need.
     fn takes(program: &[libc::sock_filter], frame: &[u8], kind: u32, tagged: u32) -> bool {
         let (mut at, mut loaded) = (0, 0);
         loop {
@@ -125,7 +125,7 @@ mod tests {
                         TAGGED => tagged,
                         from => match frame.get(from as usize..from as usize + width) {
                             Some(bytes) => bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)),
-                            // Whoever reads behind the end takes nothing.
+                            // A load beyond the end rejects the frame.
                             None => return false,
                         },
                     };
@@ -167,7 +167,7 @@ mod tests {
         for flags in [[0x20, 0], [0, 1], [0x1f, 0xff]] {
             assert!(!takes(&program, &[flags[0], flags[1], 1, 2, 9], TO_US, 0), "{flags:?}");
         }
-        // As many as there may be are no further away than a jump goes.
+        // The maximum number stays within a jump's distance.
         let many = [FrameTest::Between(0, 1, 2); MOST_TESTS + 9];
         assert!(
             !takes(&super::program(&[&many]), &[0, 3], TO_US, 0) && takes(&super::program(&[&many]), &[0, 2], TO_US, 0)

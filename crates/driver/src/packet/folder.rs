@@ -1,4 +1,4 @@
-//! Who can put a socket of their own where a helper's is expected: whoever can write to its folder, or to one above it.
+//! Which users can put their own socket in place of a helper's: those that can write to its folder, or to one above it.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::user;
 
-/// The folder of a path, as it is without links, so that nobody can redirect it between a check and its use.
+/// The folder of a path, with links resolved, so that it cannot be redirected between a check and its use.
 pub(super) fn folder_of(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let name = path.file_name().ok_or_else(|| {
         io::Error::new(
@@ -22,9 +22,9 @@ pub(super) fn folder_of(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     Ok((folder, path))
 }
 
-/// Refuses a folder in which others than root and this process's user can replace a socket of this process: such
-/// a folder, or one above it, belongs to somebody else, or others may write to it. Where the sticky bit is set
-/// they may add entries, but neither remove nor rename those of others (inode(7)).
+/// Refuses a folder in which others than root and this process's user can replace a socket of this process: such a
+/// folder, or one above it, belongs to another user, or others may write to it. Where the sticky bit is set they may
+/// add entries, but neither remove nor rename those of others (inode(7)).
 pub(super) fn check_own(folder: &Path) -> io::Result<()> {
     for part in folder.ancestors() {
         let found = fs::symlink_metadata(part)?;
@@ -42,13 +42,13 @@ pub(super) fn check_own(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a helper that runs as this user may be believed to be the one that is meant at this folder: it is root, or
-/// this process's user, or the one user beside root who can put anything there.
+/// Whether a helper that runs as this user can be trusted to be the intended one at this folder: it is root, or this
+/// process's user, or the only other user who can write there.
 pub(super) fn is_trustworthy(helper: u32, folder: &Path) -> io::Result<bool> {
     Ok(helper == 0 || helper == user::own() || sole_writer(folder)? == Some(helper))
 }
 
-/// The owner of the folder if it and those above it can be written to by root and this user alone.
+/// The owner of the folder if only root and this user can write to it and those above it.
 fn sole_writer(folder: &Path) -> io::Result<Option<u32>> {
     let owner = fs::symlink_metadata(folder)?.uid();
     for part in folder.ancestors() {

@@ -1,4 +1,4 @@
-//! Frames of one kind, without a copy and without a system call for each that comes.
+//! Frames of one EtherType, received without a copy or a system call per frame.
 
 use core::mem;
 use std::io;
@@ -15,15 +15,15 @@ use super::{PacketSocket, set_option};
 use crate::error::{from_number, would_block};
 use crate::vectors::{Vectors, send_message, uninterrupted};
 
-/// Frames of one call.
+/// The maximum number of frames per call.
 pub const FRAMES: usize = 64;
-/// Pieces of one call.
+/// The maximum number of pieces per call.
 pub const FRAME_PIECES: usize = 256;
 
-/// A frame of at most so many bytes is copied behind its head: the kernel has more to do for two vectors.
+/// A frame of at most this many bytes is copied behind its header: two vectors cost the kernel more.
 const SHORT: usize = 2048;
 
-/// A packet socket for the frames of one EtherType that pass a filter. What comes is read where the kernel has put it.
+/// A packet socket for the frames of one EtherType that pass a filter. Received frames are read in the kernel's ring.
 #[derive(Debug)]
 pub struct FramePort {
     ring: Ring,
@@ -33,7 +33,7 @@ pub struct FramePort {
     cut: u64,
 }
 
-/// What came of one system call.
+/// The outcome of one system call.
 enum Outcome {
     Sent(usize),
     NoRoom,
@@ -43,18 +43,18 @@ enum Outcome {
 }
 
 impl FramePort {
-    /// Opens one on an interface, by its name, for frames of this EtherType of which all tests are true. It takes 4 MiB
-    /// of the kernel's memory, and asks for `send_buffer` bytes for what waits to leave.
+    /// Opens one on an interface, by its name, for frames of this EtherType for which all tests are true. It takes 4
+    /// MiB of the kernel's memory, and requests a send buffer of `send_buffer` bytes.
     ///
     /// # Errors
-    /// There is no such interface, or the right is missing: the message says which, and what to do; the kernel has no
-    /// memory.
+    /// There is no such interface, or the privilege is missing: the message says which, and what to do; the kernel has
+    /// no memory.
     pub fn open(interface: &str, ether_type: u16, tests: &[FrameTest], send_buffer: Option<u32>) -> io::Result<Self> {
         let mut ring = None;
         let socket = PacketSocket::open_with(interface, ether_type, |fd, mtu| {
             filter::attach(fd, &[tests])?;
             if let Some(bytes) = send_buffer {
-                // The kernel grants what the system's limits allow, without an error.
+                // The kernel grants as much as the system's limits allow, without an error.
                 SockRef::from(fd).set_send_buffer_size(bytes as usize)?;
             }
             set_option(fd, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V2)?;
@@ -77,7 +77,7 @@ impl FramePort {
         self.socket.mtu()
     }
 
-    /// From now on this is at the interface that has this name now, with the filter, and the descriptor, that it had.
+    /// Moves it to the interface that has this name now, with the same filter and descriptor.
     ///
     /// # Errors
     /// There is no such interface.
@@ -85,21 +85,21 @@ impl FramePort {
         self.socket.rebind(interface)
     }
 
-    /// Bytes of memory for what has come, and of the send buffer, as the kernel counts them.
+    /// Bytes of the receive ring, and of the send buffer, as the kernel counts them.
     #[must_use]
     pub fn buffers(&self) -> (u32, u32) {
         let send = SockRef::from(&self.socket.fd).send_buffer_size().unwrap_or(0);
         (self.ring.bytes() as u32, u32::try_from(send).unwrap_or(u32::MAX))
     }
 
-    /// Frames that found the ring full (known with the next one that comes), that were lost after they were taken, and
-    /// that came cut short.
+    /// Frames dropped because the ring was full (known with the next received frame), frames lost after they were
+    /// accepted, and frames received truncated.
     #[must_use]
     pub const fn lost(&self) -> [u64; 3] {
         [self.overflowed, self.dropped, self.cut]
     }
 
-    /// Shows the next frame, if one is there, and gives it back to the kernel.
+    /// Passes the next frame to `take`, if there is one, and returns it to the kernel.
     pub fn receive<T>(&mut self, mut take: impl FnMut(&[u8]) -> T) -> Option<T> {
         while let Some(header) = self.ring.arrived() {
             if header.tp_status & libc::TP_STATUS_LOSING != 0 {
@@ -116,7 +116,7 @@ impl FramePort {
         None
     }
 
-    /// Asked, the kernel begins to count again.
+    /// Reading resets the kernel's counters.
     fn count_losses(&mut self) {
         // SAFETY: All zero is a count of nothing.
         let mut statistics: libc::tpacket_stats = unsafe { mem::zeroed() };
@@ -132,11 +132,11 @@ impl FramePort {
         }
     }
 
-    /// Sends the bytes of `pieces` as frames of `segment` bytes each, of which the last may have fewer, behind a head
+    /// Sends the bytes of `pieces` as frames of `segment` bytes each, of which the last may have fewer, behind a header
     /// that `head` makes for each length.
     ///
     /// # Errors
-    /// Nothing was sent: the interface is down or gone, or a piece names memory that is gone.
+    /// Nothing was sent: the interface is down or removed, or a piece refers to deregistered memory.
     pub fn send<const HEAD: usize>(
         &mut self,
         registry: &Registry,
@@ -169,7 +169,7 @@ impl FramePort {
         }
         let heads: ArrayVec<[u8; HEAD], FRAMES> =
             (0..bytes).step_by(segment).map(|start| head(segment.min(bytes - start))).collect();
-        // Each frame has its head, and a piece may lie in two of them.
+        // Each frame has its header, and a piece may span two of them.
         let mut list: ArrayVec<libc::iovec, { FRAME_PIECES + 2 * FRAMES }> = ArrayVec::new();
         let mut ends: ArrayVec<usize, FRAMES> = ArrayVec::new();
         for (at, head) in heads.iter().enumerate() {
@@ -198,7 +198,7 @@ impl FramePort {
                     taken += 1;
                 }
                 Outcome::NoRoom => break,
-                // Both will be told by the next call.
+                // The next call reports either.
                 Outcome::TooLarge | Outcome::Failed(_) if taken > 0 => break,
                 Outcome::TooLarge => return Ok(DatagramSent::TooLarge(None)),
                 Outcome::Failed(number) => return Err(from_number(number)),
@@ -212,7 +212,7 @@ impl FramePort {
         let fd = self.socket.fd.as_raw_fd();
         let sent = match messages {
             [one] => {
-                // SAFETY: The header names vectors that live as long as it is borrowed.
+                // SAFETY: The header refers to vectors that live as long as it is borrowed.
                 unsafe { send_message(fd, &one.msg_hdr) }.map(|_| 1)
             }
             many => {
@@ -231,11 +231,11 @@ impl FramePort {
         }
     }
 
-    /// What happened to the interface since the last call, such as that it went down. As long as nobody has asked, the
-    /// descriptor is readable.
+    /// An event of the interface since the last call, such as that it went down. Until it is read, the descriptor is
+    /// readable.
     ///
     /// # Errors
-    /// The operating system refused to tell.
+    /// The operating system refused.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         SockRef::from(&self.socket.fd).take_error()
     }
@@ -251,7 +251,7 @@ fn vector(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
-/// A message of these vectors, valid as long as they are where they are.
+/// A message of these vectors, valid as long as they are not moved.
 fn message(list: &mut [libc::iovec]) -> libc::mmsghdr {
     // SAFETY: All zero is a message header with no name, no vectors and no control data.
     let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// The first two bytes of what this test sends on the loopback behind the head, which others use too.
+    /// The first two bytes of this test's frames behind the header, since the loopback is shared.
     const TYPE: u16 = 0x88b6;
 
     fn open(tests: &[FrameTest]) -> Option<FramePort> {
@@ -289,14 +289,14 @@ mod tests {
         head
     }
 
-    /// All that is sent comes, in order: the loopback loses nothing as long as there is room.
+    /// All sent frames arrive in order: the loopback loses nothing as long as there is room.
     #[test]
     fn frames_are_cut_from_pieces_and_come_one_by_one() {
         let Some(mut port) = open(&[FrameTest::Word(14, std::process::id())]) else { return };
         let registry = Registry::new(1, Limits::default());
         let bytes: Vec<u8> = (0..250).collect();
         let (one, two) = bytes.split_at(130);
-        // The ring has room for few frames of the loopback, which are long.
+        // The ring holds few of the loopback's long frames.
         for segment in [1000, 250, 100, 9] {
             let pieces = [Piece::Bytes(one), Piece::Bytes(two)];
             let count = bytes.len().div_ceil(segment) as u32;
@@ -350,7 +350,7 @@ mod tests {
             came += 1;
         }
         assert_eq!(deaf.receive(|_| ()), None);
-        // With the next one it is known.
+        // The next one reports it.
         port.send(&registry, &[Piece::Bytes(b"x")], 1, head).unwrap();
         while port.receive(|_| ()).is_none() {}
         let [overflowed, dropped, cut] = port.lost();

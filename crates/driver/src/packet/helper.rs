@@ -1,9 +1,8 @@
-//! Packet sockets that somebody with the right opens for somebody without it, over a Unix socket.
+//! Packet sockets that a privileged process opens for unprivileged ones, over a Unix socket.
 //!
-//! The helper opens a socket on one interface, with a filter that can neither be changed nor taken off
-//! (`SO_LOCK_FILTER`), and passes it on (`SCM_RIGHTS`) to who runs as a user that it was told to trust. It reads
-//! nothing from its clients, so none can keep it waiting. The filter bounds what a client hears; what it sends nothing
-//! bounds.
+//! The helper opens a socket on one interface, with a filter that can neither be changed nor removed
+//! (`SO_LOCK_FILTER`), and passes it (`SCM_RIGHTS`) to processes of trusted users. It reads nothing from its clients,
+//! so none can block it. The filter bounds what a client receives; nothing bounds what it sends.
 
 use core::time::Duration;
 use std::fs;
@@ -21,14 +20,14 @@ use crate::passing;
 use crate::user;
 use crate::wait_set::WaitSet;
 
-/// What comes before the name of the link that is passed, and before the reason why none is.
+/// The prefix of the name of the link that is passed, and of the reason why none is.
 const GIVES: &str = "weft-link 1 ";
 const REFUSES: &str = "weft-refuses 1 ";
 /// The longest message.
 const LONGEST: usize = 1024;
 /// How long a helper may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Clients that may wait for the helper.
+/// The maximum number of waiting clients.
 const BACKLOG: i32 = 16;
 
 /// Passes packet sockets to clients.
@@ -40,35 +39,35 @@ pub struct PacketHelper {
     trusted: Vec<u32>,
 }
 
-/// What clients get.
+/// The sockets that clients get.
 #[derive(Clone, Debug)]
 pub struct PacketOffer {
     /// The name of the interface.
     pub interface: String,
-    /// Of a frame that passes, all tests of one of these are true.
+    /// A frame passes if all tests of one of these are true.
     pub tests: Vec<Vec<FrameTest>>,
-    /// What it is called: clients want it by this name.
+    /// The name by which clients request it.
     pub name: String,
 }
 
-/// What became of a client.
+/// The outcome for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It has a socket; it runs as this user.
+    /// It got a socket; it runs as this user.
     Given(u32),
     /// It runs as this user, who is not trusted.
     Refused(u32),
-    /// It was gone before it could be served.
+    /// It disconnected before it could be served.
     Gone,
 }
 
 impl PacketHelper {
-    /// Listens at a path, where any user may come and those of `trusted` are served. What a helper that was killed has
-    /// left there is put away.
+    /// Listens at a path, where any user may connect and those of `trusted` are served. Removes the socket of a helper
+    /// that was killed.
     ///
     /// # Errors
-    /// Another helper listens there, or something else than a socket is there, or the folder cannot be written to, or
-    /// others than root and this process's user could replace the socket in it.
+    /// Another helper listens there, or something other than a socket exists there, or the folder cannot be written to,
+    /// or others than root and this process's user could replace the socket in it.
     pub fn listen(path: &Path, trusted: &[u32]) -> io::Result<Self> {
         let (folder, path) = folder::folder_of(path)?;
         folder::check_own(&folder)?;
@@ -82,10 +81,10 @@ impl PacketHelper {
         Ok(Self { socket, waiting, path, trusted: trusted.to_vec() })
     }
 
-    /// Waits for a client, at most for `timeout`, and serves it. `None`: nobody came.
+    /// Waits for a client, at most for `timeout`, and serves it. `None`: no client has connected.
     ///
     /// # Errors
-    /// No socket can be opened any more: the client has been told why.
+    /// No socket can be opened: the client has been sent the reason.
     pub fn serve(&self, timeout: Duration, offer: &PacketOffer) -> io::Result<Option<Served>> {
         self.waiting.wait(Some(timeout), &mut Vec::new()).map_err(io::Error::other)?;
         let client = match self.socket.accept() {
@@ -96,11 +95,11 @@ impl PacketHelper {
         client.set_nonblocking(true)?;
         let Some(user) = passing::peer(&client).map(|peer| peer.uid) else { return Ok(Some(Served::Gone)) };
         if !user::is_unambiguous(user) {
-            refuse(&client, "its user namespace does not map this user, who could be anybody");
+            refuse(&client, "its user namespace does not map this user, who cannot be identified");
             return Ok(Some(Served::Refused(user)));
         }
         if !self.trusted.contains(&user) {
-            refuse(&client, &format!("user {user} is not one that it trusts (--uid)"));
+            refuse(&client, &format!("it does not trust user {user} (--uid)"));
             return Ok(Some(Served::Refused(user)));
         }
         let opened = PacketSocket::open_for_another(&offer.interface, &offer.tests).inspect_err(|error| {
@@ -124,15 +123,15 @@ impl Drop for PacketHelper {
     }
 }
 
-/// Gives the socket its place, where all users may write to it: who may have a packet socket is decided by what the
-/// kernel says of who comes. Its mode is right from the start (0777 without the umask, unix(7)): a change by name later
-/// would reach whatever had been put there meanwhile.
+/// Binds the socket where all users may write to it: the kernel's credentials of a client decide whether it gets a
+/// packet socket. Its mode is right from the start (0777 without the umask, unix(7)): a later change by name would
+/// reach whatever had been put there meanwhile.
 fn bind_for_all(socket: &Socket, at: &SockAddr) -> io::Result<()> {
     let bind = || {
         // SAFETY: Calls without memory.
         let before = unsafe {
-            // The umask is that of all threads (umask(2)). This one leaves them, except where a container forbids
-            // unshare(2): then theirs is another one too, for the time of one call.
+            // All threads share the umask (umask(2)). This one stops sharing it, except where a container forbids
+            // unshare(2): then all have another one for the time of one call.
             libc::unshare(libc::CLONE_FS);
             libc::umask(0o111)
         };
@@ -155,12 +154,12 @@ fn refuse(client: &Socket, why: &str) {
     let _ = passing::send(client, &message);
 }
 
-/// Removes a socket at which nobody listens any more.
+/// Removes a socket without a listener.
 fn put_away(path: &Path) -> io::Result<()> {
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     let exists = |what: &str| io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: {what}", path.display()));
     if !found.file_type().is_socket() {
-        return Err(exists("something is there that is no socket"));
+        return Err(exists("a file that is no socket exists there"));
     }
     match connect(path) {
         Ok(_) => Err(exists("another helper listens there")),
@@ -171,16 +170,16 @@ fn put_away(path: &Path) -> io::Result<()> {
 
 fn connect(path: &Path) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
-    // A helper with too many clients says so at once.
+    // A helper with too many clients refuses at once.
     socket.set_nonblocking(true)?;
     socket.connect(&SockAddr::unix(path)?)?;
     Ok(socket)
 }
 
-/// Asks the helper at a path for a socket of the link that is called so.
+/// Requests a socket of the link with this name from the helper at a path.
 pub(super) fn ask(path: &Path, name: &str) -> io::Result<OwnedFd> {
     let explain = |error: &io::Error| {
-        let advice = "start one there, as whoever has CAP_NET_RAW: weft link-helper";
+        let advice = "start one there, with the capability CAP_NET_RAW: weft link-helper";
         io::Error::new(error.kind(), format!("the helper at {}: {error}; {advice}", path.display()))
     };
     let socket = connect(path).map_err(|error| explain(&error))?;
@@ -195,7 +194,7 @@ pub(super) fn ask(path: &Path, name: &str) -> io::Result<OwnedFd> {
         .map_err(|error| io::Error::new(error.kind(), format!("the helper at {}: {error}", path.display())))
 }
 
-/// Refuses a helper that anybody could have started: frames would go through its hands.
+/// Refuses a helper that any user could have started: it would see all frames.
 fn check_helper(socket: &Socket, path: &Path) -> io::Result<()> {
     let (folder, _) = folder::folder_of(path)?;
     let refuse = |who: &str| {
@@ -211,7 +210,7 @@ fn check_helper(socket: &Socket, path: &Path) -> io::Result<()> {
     }
 }
 
-/// What a helper has said.
+/// Parses a helper's answer.
 fn understand(message: &[u8], fd: Option<OwnedFd>, name: &str) -> io::Result<OwnedFd> {
     let text = String::from_utf8_lossy(message);
     if let Some(why) = text.strip_prefix(REFUSES) {
@@ -219,14 +218,14 @@ fn understand(message: &[u8], fd: Option<OwnedFd>, name: &str) -> io::Result<Own
     }
     let invalid = |words: String| io::Error::new(io::ErrorKind::InvalidData, words);
     let Some(given) = text.strip_prefix(GIVES) else {
-        return Err(invalid("something answers there that is no helper of Weft's".into()));
+        return Err(invalid("what listens there is no helper of Weft".into()));
     };
     if given != name {
-        return Err(invalid(format!("it gives the link {given}, and {name} is wanted")));
+        return Err(invalid(format!("it offers the link {given}, not {name}")));
     }
     let fd = fd.ok_or_else(|| invalid("it has passed no socket".into()))?;
     let is_packet = socket2::SockRef::from(&fd).domain()? == Domain::from(libc::AF_PACKET);
-    if is_packet { Ok(fd) } else { Err(invalid("it has passed something else than a packet socket".into())) }
+    if is_packet { Ok(fd) } else { Err(invalid("it has passed another descriptor than a packet socket".into())) }
 }
 
 #[cfg(test)]
@@ -270,7 +269,7 @@ mod tests {
         PacketOffer { interface: "lo".into(), tests, name: "lo=test".into() }
     }
 
-    /// Serves one client that asks for a link of this name.
+    /// Serves one client that requests a link of this name.
     fn serve_one(helper: &PacketHelper, name: &str) -> (io::Result<Option<Served>>, io::Result<OwnedFd>) {
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| ask(&helper.path, name));
@@ -296,7 +295,7 @@ mod tests {
         assert_eq!(socket.attach_filter(&[all]).unwrap_err().raw_os_error(), Some(libc::EPERM));
         let (_, asked) = serve_one(&helper, "lo=other");
         let error = asked.unwrap_err().to_string();
-        assert!(error.contains("lo=test") && error.contains("lo=other is wanted"), "{error}");
+        assert!(error.contains("lo=test") && error.contains("not lo=other"), "{error}");
         drop(helper);
         assert!(!path.exists());
         let error = ask(&path, "lo=test").unwrap_err().to_string();
@@ -309,7 +308,10 @@ mod tests {
         let (served, asked) = serve_one(&helper, "lo=test");
         assert_eq!(served.unwrap(), Some(Served::Refused(user())));
         let error = asked.unwrap_err();
-        assert!(error.kind() == io::ErrorKind::PermissionDenied && error.to_string().contains("is not one"), "{error}");
+        assert!(
+            error.kind() == io::ErrorKind::PermissionDenied && error.to_string().contains("does not trust"),
+            "{error}"
+        );
         assert_eq!(helper.serve(Duration::ZERO, &offer()).unwrap(), None);
     }
 
@@ -323,7 +325,7 @@ mod tests {
         let first = PacketHelper::listen(&path, &[]).unwrap();
         let error = PacketHelper::listen(&path, &[]).unwrap_err().to_string();
         assert!(error.contains("another helper"), "{error}");
-        // One that was killed leaves its socket.
+        // A helper that was killed leaves its socket.
         let dead = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
         drop(first);
         dead.bind(&SockAddr::unix(&path).unwrap()).unwrap();
@@ -359,7 +361,7 @@ mod tests {
         let inner = folder.join("inner");
         fs::create_dir(&inner).unwrap();
         refused(&inner, &folder);
-        // By a link that leads there.
+        // Through a link.
         let link = path("folder-link");
         std::os::unix::fs::symlink(&folder, &link).unwrap();
         refused(&link, &folder);
@@ -387,7 +389,7 @@ mod tests {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
         let at = SockAddr::unix(&path).unwrap();
         let outcome = in_child(|| {
-            // SAFETY: Calls that are allowed after a fork; the address is as long as said.
+            // SAFETY: Calls that are allowed after a fork; the address has the given length.
             let failed = unsafe {
                 libc::setresuid(65_533, 65_533, 65_533) != 0
                     || libc::bind(socket.as_fd().as_raw_fd(), at.as_ptr().cast(), at.len()) != 0
@@ -396,7 +398,7 @@ mod tests {
             i32::from(failed)
         });
         assert_eq!(outcome, 0);
-        // Below /tmp anybody may have made the folder.
+        // Any user may have made the folder below /tmp.
         let error = ask(&path, "lo=test").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert!(error.to_string().contains("it runs as user 65533"), "{error}");
@@ -409,7 +411,7 @@ mod tests {
         assert!(said("HTTP/1.1 400 Bad Request", None).contains("no helper"));
         assert!(said("weft-link 1 lo=test", None).contains("no socket"));
         let other = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
-        assert!(said("weft-link 1 lo=test", Some(other.into())).contains("something else"));
+        assert!(said("weft-link 1 lo=test", Some(other.into())).contains("another descriptor"));
         assert_eq!(said("weft-refuses 1 because", None), "because");
     }
 }

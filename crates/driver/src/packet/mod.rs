@@ -18,11 +18,11 @@ pub use helper::{PacketHelper, PacketOffer, Served};
 pub use ring::{Offload, PacketRing, RingFrame};
 pub use segmentation::SegmentationLimits;
 
-/// What stands for all of them.
+/// Stands for all EtherTypes.
 const EVERY_TYPE: u16 = libc::ETH_P_ALL as u16;
 
-/// A socket that sees every frame that an interface receives, beside the kernel's own network stack, and sends any.
-/// It is non-blocking. Opening one takes the right CAP_NET_RAW in the network namespace.
+/// A socket that receives every frame of an interface, besides the kernel's own network stack, and sends any. It is
+/// non-blocking. Opening one needs the capability CAP_NET_RAW in the network namespace.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -32,14 +32,14 @@ pub struct PacketSocket {
     mtu: usize,
 }
 
-/// What has become of the interface of a packet socket.
+/// The state of a packet socket's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceState {
     /// It carries frames.
     Up,
-    /// It is there, and was switched off.
+    /// It exists, and is down.
     Down,
-    /// It was deleted, and another one has its name.
+    /// It was deleted, and a new one has its name.
     Remade,
     /// It was deleted.
     Gone,
@@ -48,8 +48,7 @@ pub enum InterfaceState {
 /// A received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedFrame {
-    /// Its bytes. More than the MTU where the sender leaves segmentation to devices, and never more than there was
-    /// room for.
+    /// Its length. More than the MTU where the sender leaves segmentation to devices, and never more than the buffer's.
     pub length: usize,
     /// The checksum of its payload was never computed: it comes from this machine, and no wire has carried it.
     pub is_unchecked: bool,
@@ -59,12 +58,12 @@ impl PacketSocket {
     /// Opens one on an interface, by its name.
     ///
     /// # Errors
-    /// There is no such interface, or the right is missing; the message says which, and what to do.
+    /// There is no such interface, or the privilege is missing; the message says which, and what to do.
     pub fn open(interface: &str) -> io::Result<Self> {
         Self::open_with(interface, EVERY_TYPE, |fd, _| switch_on(fd, libc::PACKET_AUXDATA))
     }
 
-    /// Opens one for frames of an EtherType, with `prepare` done to it, which is told the MTU, before anything comes.
+    /// Opens one for frames of an EtherType; `prepare` is called with it and the MTU before it receives anything.
     fn open_with(
         interface: &str,
         ether_type: u16,
@@ -73,8 +72,8 @@ impl PacketSocket {
         Self::bind_with(create(interface)?, interface, ether_type, prepare)
     }
 
-    /// Opens one for another process, which is to bind it for the frames that it wants: until then nothing comes. Of
-    /// those that come afterwards it hears what passes the filter, which nobody can change any more.
+    /// Opens one for another process, which binds it for the frames that it wants: until then it receives nothing. It
+    /// then receives the frames that pass the filter, which cannot be changed any more.
     fn open_for_another(interface: &str, tests: &[Vec<FrameTest>]) -> io::Result<OwnedFd> {
         let fd = create(interface)?;
         let (index, ..) = find(&fd, interface)?;
@@ -98,7 +97,7 @@ impl PacketSocket {
         Ok(Self { fd, ether_type, index: index.unsigned_abs(), hardware, mtu })
     }
 
-    /// From now on this is the socket of the interface that has the name now; groups are to be joined again.
+    /// Moves the socket to the interface that has the name now; groups must be joined again.
     fn rebind(&mut self, interface: &str) -> io::Result<()> {
         let (index, hardware, mtu) = find(&self.fd, interface)?;
         bind(&self.fd, index, self.ether_type)?;
@@ -106,7 +105,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// What has become of the interface, which had this name. It may have another one now.
+    /// The state of the interface, which had this name. It may have another one now.
     fn interface_state(&self, interface: &str) -> InterfaceState {
         let is_up = request_of(interface).and_then(|mut request| {
             request.ifr_ifru.ifru_ifindex = self.index as libc::c_int;
@@ -125,13 +124,13 @@ impl PacketSocket {
         }
     }
 
-    /// The number of the interface.
+    /// The index of the interface.
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.index
     }
 
-    /// Has the interface take frames for a group of hosts, as long as this socket is there.
+    /// Makes the interface accept frames for a multicast group, until this socket is closed.
     fn join(&self, group: [u8; 6]) -> io::Result<()> {
         // SAFETY: All zero is a request about no interface.
         let mut request: libc::packet_mreq = unsafe { mem::zeroed() };
@@ -157,10 +156,10 @@ impl PacketSocket {
     /// Sends a frame. False: there is no room for it now.
     ///
     /// # Errors
-    /// The interface is down or gone, or the frame is longer than it sends.
+    /// The interface is down or removed, or the frame is longer than it sends.
     pub fn send(&self, frame: &[u8]) -> io::Result<bool> {
         loop {
-            // SAFETY: So many bytes are read from `frame` during the call.
+            // SAFETY: As many bytes are read from `frame` during the call.
             let sent = unsafe { libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
             if sent >= 0 {
                 return Ok(true);
@@ -173,22 +172,22 @@ impl PacketSocket {
         }
     }
 
-    /// Receives a frame, if one is there. What is longer than `buffer` is cut, and is best taken for damaged: 64 KiB
-    /// and 14 bytes hold all that there is.
+    /// Receives a frame, if there is one. One longer than `buffer` is truncated, and is best treated as damaged: 64 KiB
+    /// and 14 bytes hold the longest.
     ///
     /// # Errors
-    /// The interface is down or gone.
+    /// The interface is down or removed.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedFrame>> {
         let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let mut control = [0_u64; 8];
-        // SAFETY: All zero is a message header of nothing.
+        // SAFETY: All zero is a valid, empty message header.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         header.msg_iov = &raw mut vector;
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;
         loop {
-            // SAFETY: The header names buffers that are borrowed exclusively, as long as it says.
+            // SAFETY: The header refers to buffers that are borrowed exclusively, with their lengths.
             let length = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut header, 0) };
             if length >= 0 {
                 return Ok(Some(ReceivedFrame { length: length as usize, is_unchecked: is_unchecked(&header) }));
@@ -212,26 +211,26 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// A packet socket without a protocol yet: nothing comes before it is bound.
+/// A packet socket without a protocol yet: it receives nothing before it is bound.
 fn create(interface: &str) -> io::Result<OwnedFd> {
     // SAFETY: Takes numbers, returns a descriptor or -1.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         let error = io::Error::last_os_error();
-        let word = "needs the right CAP_NET_RAW: be root, or in a user and network namespace of your own, or have it \
-                    from a helper (weft link-helper)";
+        let word = "needs the capability CAP_NET_RAW: be root, or in a user and network namespace of your own, or get \
+                    it from a helper (weft link-helper)";
         return Err(io::Error::new(error.kind(), format!("a packet socket on {interface} {word} ({error})")));
     }
-    // SAFETY: A descriptor that was made just now and belongs to nobody.
+    // SAFETY: A new descriptor that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What is known of an interface, or its name in the error.
+/// Describes an interface; errors contain its name.
 fn find(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> {
     describe(fd, interface).map_err(|error| io::Error::new(error.kind(), format!("the interface {interface}: {error}")))
 }
 
-/// Number, hardware address and MTU of an interface (netdevice(7)).
+/// Index, hardware address and MTU of an interface (netdevice(7)).
 fn describe(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> {
     let mut request = request_of(interface)?;
     let mut ask = |what: libc::c_ulong| {
@@ -239,7 +238,7 @@ fn describe(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> 
         unsafe { control(fd, what, &mut request) }?;
         Ok::<_, io::Error>(request.ifr_ifru)
     };
-    // SAFETY: This request writes an interface's number.
+    // SAFETY: This request writes an interface's index.
     let index = unsafe { ask(libc::SIOCGIFINDEX as _)?.ifru_ifindex };
     // SAFETY: This request writes an MTU.
     let mtu = unsafe { ask(libc::SIOCGIFMTU as _)?.ifru_mtu };
@@ -265,7 +264,7 @@ fn request_of(interface: &str) -> io::Result<libc::ifreq> {
 }
 
 /// # Safety
-/// It is a request that reads and writes nothing but `request`.
+/// It is a request that reads and writes only `request`.
 unsafe fn control(fd: &OwnedFd, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: As the caller promises.
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), what as _, &raw mut *request) };
@@ -276,7 +275,7 @@ fn switch_on(fd: &OwnedFd, option: libc::c_int) -> io::Result<()> {
     set_option::<libc::c_int>(fd, option, &1)
 }
 
-/// Sets an option whose value has no pointers, as all of packet sockets do that are used here.
+/// Sets an option whose value has no pointers, like all options of packet sockets used here.
 fn set_option<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     set_option_of(fd, libc::SOL_PACKET, option, value)
 }
@@ -284,7 +283,7 @@ fn set_option<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Resu
 /// The same at any level.
 fn set_option_of<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let (pointer, length) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: So many bytes are read from `value` during the call.
+    // SAFETY: As many bytes are read from `value` during the call.
     let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, pointer, length) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -296,24 +295,24 @@ fn bind(fd: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
     let (pointer, length) = ((&raw const address).cast(), size_of_val(&address) as libc::socklen_t);
-    // SAFETY: So many bytes are read from `address` during the call.
+    // SAFETY: As many bytes are read from `address` during the call.
     let done = unsafe { libc::bind(fd.as_raw_fd(), pointer, length) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel says beside a frame.
+/// Parses the kernel's metadata of a frame.
 fn is_unchecked(header: &libc::msghdr) -> bool {
-    // SAFETY: The kernel has filled the control buffer and said how much of it.
+    // SAFETY: The kernel has filled the control buffer and reported how much of it.
     let message = unsafe { libc::CMSG_FIRSTHDR(header) };
     if message.is_null() {
         return false;
     }
-    // SAFETY: The macro says that a whole header stands there.
+    // SAFETY: The macro guarantees a whole header there.
     let (level, kind) = unsafe { ((*message).cmsg_level, (*message).cmsg_type) };
     if (level, kind) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
         return false;
     }
-    // SAFETY: Of this kind the kernel writes this structure, whole, and aligned or not.
+    // SAFETY: For this kind the kernel writes this structure, whole, and aligned or not.
     let auxiliary = unsafe { libc::CMSG_DATA(message).cast::<libc::tpacket_auxdata>().read_unaligned() };
     auxiliary.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0
 }
@@ -322,7 +321,7 @@ fn is_unchecked(header: &libc::msghdr) -> bool {
 mod tests {
     use super::*;
 
-    /// Where the right is missing, that is what it says; where it is not, the loopback shows what was sent.
+    /// Without the privilege the error names it; with it, the loopback returns what was sent.
     #[test]
     fn a_frame_comes_back_by_the_loopback_or_the_right_is_missing() {
         let socket = match PacketSocket::open("lo") {
@@ -333,12 +332,12 @@ mod tests {
             Err(error) => panic!("{error}"),
         };
         assert!(socket.mtu() >= 1500 && socket.hardware() == [0; 6]);
-        // A protocol of nobody's, and a number of our own (RFC 9542 section 2.2: experiments).
+        // An unused EtherType, for experiments (RFC 9542 section 2.2), and a number of our own.
         let mut frame = [0; 60];
         frame[12..14].copy_from_slice(&[0x88, 0xb5]);
         frame[14..18].copy_from_slice(&std::process::id().to_ne_bytes());
         let mut buffer = vec![0; 70_000];
-        // Others use the loopback too.
+        // The loopback is shared.
         let found = (0..1000).any(|_| {
             let _ = socket.send(&frame);
             core::iter::from_fn(|| socket.receive(&mut buffer).ok().flatten().map(|one| buffer[..one.length] == frame))

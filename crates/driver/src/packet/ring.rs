@@ -11,13 +11,13 @@ use socket2::SockRef;
 use super::filter::{self, FrameTest};
 use super::{EVERY_TYPE, InterfaceState, PacketSocket, helper, is_full, set_option, set_option_of, switch_on};
 
-/// Memory of a ring, in bytes. It bounds what may wait to be read.
+/// The size of a ring in bytes. It bounds what may wait to be read.
 const RING_BYTES: usize = 4 << 20;
-/// What the kernel puts before a frame: its own header, an address, `virtio_net_hdr`, and gaps.
+/// The kernel's data before a frame: its own header, an address, `virtio_net_hdr`, and gaps.
 const HEADROOM: usize = 128;
-/// Ethernet's header, and a tag of a VLAN.
+/// Ethernet's header, and a VLAN tag.
 const FRAME_HEADER: usize = 18;
-/// Where a tag of a VLAN stands in a frame: behind the two hardware addresses.
+/// The offset of a VLAN tag in a frame: behind the two hardware addresses.
 const VLAN_AT: usize = 12;
 /// `struct virtio_net_hdr` of linux/virtio_net.h: flags, kind of segmentation, and four numbers of 16 bits.
 const VIRTIO_HEADER: usize = 10;
@@ -28,39 +28,40 @@ const CHECKED: u8 = 2;
 /// Its kinds of segmentation VIRTIO_NET_HDR_GSO_TCPV4 and VIRTIO_NET_HDR_GSO_TCPV6.
 const CUT_IPV4: u8 = 1;
 const CUT_IPV6: u8 = 4;
-/// Where the checksum stands in a header of TCP (RFC 9293 section 3.1).
+/// The offset of the checksum in a TCP header (RFC 9293 section 3.1).
 const TCP_CHECKSUM_AT: u16 = 16;
-/// Of linux/if_packet.h: frames longer than those of the ring are to be had at the socket.
+/// Of linux/if_packet.h: frames longer than those of the ring can be read from the socket.
 const PACKET_COPY_THRESH: libc::c_int = 7;
-/// The longest frame that another way than the ring brings: the longest packet of IP, behind the header of Ethernet.
+/// The longest frame that is read from the socket: the longest IP packet, behind the header of Ethernet.
 const LONGEST: usize = FRAME_HEADER + 65_575;
 
-/// A [`PacketSocket`] that reads without a system call for each frame, and completes checksums that senders left to
-/// their devices, so that a frame can go on by another wire.
+/// A [`PacketSocket`] that reads without a system call per frame, and completes checksums that senders left to their
+/// devices, so that a frame can be forwarded on another link.
 #[derive(Debug)]
 pub struct PacketRing {
     ring: Ring,
     socket: PacketSocket,
-    /// Room for a frame that is longer than those of the ring, behind its `virtio_net_hdr`; empty, none is taken.
+    /// Buffer for a frame that is longer than those of the ring, behind its `virtio_net_hdr`; empty if such frames are
+    /// not accepted.
     long: Vec<u8>,
 }
 
-/// What the interface does to a frame with a segment of TCP before it leaves; what it cannot, the kernel does.
+/// Work on a frame with a TCP segment that is left to the interface; what the interface cannot do, the kernel does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// Where TCP's header begins. What follows is summed up, and its checksum completed, in whose place the sum of the
-    /// pseudo-header stands. 0: nothing is done to the frame.
+    /// The offset of TCP's header. The bytes from there are checksummed, and the checksum completed, in whose place the
+    /// sum of the pseudo-header must be. 0: no work.
     pub transport_at: u16,
-    /// Bytes of all headers, that of Ethernet included.
+    /// Bytes of all headers, Ethernet's included.
     pub headers: u16,
-    /// Bytes of payload of each of the frames into which it is cut, the last of which may have fewer. 0: it is not cut.
+    /// Payload bytes of each frame into which it is cut, the last of which may have fewer. 0: it is not cut.
     pub cut: u16,
     /// It is a packet of IPv6.
     pub is_ipv6: bool,
 }
 
 impl Offload {
-    /// As `virtio_net_hdr` says it, in the order of this machine.
+    /// As `virtio_net_hdr`, in native byte order.
     fn header(&self) -> [u8; VIRTIO_HEADER] {
         let mut header = [0; VIRTIO_HEADER];
         if self.transport_at == 0 {
@@ -75,12 +76,12 @@ impl Offload {
     }
 }
 
-/// What has come by a [`PacketRing`].
+/// The result of [`PacketRing::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingFrame {
     /// A whole frame, with its checksum.
     Whole,
-    /// One that no wire carries: longer than the interface sends, or meant to be cut by a device. It is gone.
+    /// A frame that no link carries: longer than the interface sends, or meant to be cut by a device. It is dropped.
     TooLong,
 }
 
@@ -93,7 +94,7 @@ impl PacketRing {
         Self::open_for(interface, &[&[]])
     }
 
-    /// The same, for frames of which all tests of one of the alternatives are true.
+    /// As [`PacketRing::open`], for frames for which all tests of one of the alternatives are true.
     ///
     /// # Errors
     /// The same.
@@ -107,12 +108,12 @@ impl PacketRing {
         Ok(Self { ring: ring.ok_or(io::ErrorKind::Other)?, socket, long: Vec::new() })
     }
 
-    /// The same with a socket that a [`PacketHelper`](super::PacketHelper) gives, which listens at this path and calls
-    /// what it gives by this name. It takes no right.
+    /// As [`PacketRing::open`], with a socket of the [`PacketHelper`](super::PacketHelper) that listens at this path,
+    /// which it offers under this name. Needs no privilege.
     ///
     /// # Errors
-    /// No helper is there, it gives something else, or it does not trust this process's user; the interface is not
-    /// there. The message says which.
+    /// No helper listens there, it offers something else, or it does not trust this process's user; the interface does
+    /// not exist. The message says which.
     pub fn from_helper(path: &Path, name: &str, interface: &str) -> io::Result<Self> {
         let mut ring = None;
         let socket = PacketSocket::bind_with(helper::ask(path, name)?, interface, EVERY_TYPE, |fd, mtu| {
@@ -140,15 +141,14 @@ impl PacketRing {
         self.socket.index()
     }
 
-    /// What has become of the interface, which had this name. After a deletion it is [`PacketRing::rebind`] that gets a
-    /// new one.
+    /// The state of the interface, which had this name. After a deletion [`PacketRing::rebind`] gets the new one.
     #[must_use]
     pub fn interface_state(&self, interface: &str) -> InterfaceState {
         self.socket.interface_state(interface)
     }
 
-    /// From now on the ring is at the interface that has this name now, with the filter, and the descriptor, that it
-    /// had. Groups are to be joined again. It takes no right.
+    /// Moves the ring to the interface that has this name now, with the same filter and descriptor. Groups must be
+    /// joined again. Needs no privilege.
     ///
     /// # Errors
     /// There is no such interface.
@@ -156,21 +156,21 @@ impl PacketRing {
         self.socket.rebind(interface)
     }
 
-    /// Has the interface take frames for a group of hosts, by its hardware address, as long as this ring is there.
+    /// Makes the interface accept frames for a multicast group, by its hardware address, until this ring is dropped.
     ///
     /// # Errors
-    /// The interface knows no groups.
+    /// The interface does not support groups.
     pub fn join(&self, group: [u8; 6]) -> io::Result<()> {
         self.socket.join(group)
     }
 
-    /// Whether one is there.
+    /// Whether a frame is there.
     #[must_use]
     pub fn has_frame(&self) -> bool {
         self.ring.has_frame()
     }
 
-    /// The next frame, if one is there, in place of what `bytes` has.
+    /// Reads the next frame, if there is one, into `bytes`.
     pub fn receive(&mut self, bytes: &mut Vec<u8>) -> Option<RingFrame> {
         let header = self.ring.arrived()?;
         let frame = self.ring.frame(&header, VIRTIO_HEADER).map(|frame| frame.split_at(VIRTIO_HEADER));
@@ -179,9 +179,9 @@ impl PacketRing {
         Some(result)
     }
 
-    /// Shows the next frame where it stands, if one is there, and gives it back to the kernel. `take` is told whether
-    /// its checksum needs no look: a device has found it good, or it was never computed, for no wire has carried the
-    /// frame. `Some(None)`: one has come that is cut short, or has a tag of a VLAN.
+    /// Passes the next frame to `take` in place, if there is one, and returns it to the kernel. The second argument is
+    /// whether its checksum need not be checked: a device has found it good, or it was never computed, for no wire has
+    /// carried the frame. `Some(None)`: a frame that is truncated, or has a VLAN tag.
     pub fn show<T>(&mut self, take: impl FnOnce(&[u8], bool) -> T) -> Option<Option<T>> {
         let header = self.ring.arrived()?;
         let is_tagged = header.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
@@ -197,9 +197,10 @@ impl PacketRing {
         Some(shown)
     }
 
-    /// From now on [`PacketRing::show`] shows frames that are longer than the interface sends, too: where senders leave
-    /// segmentation to devices, or a device has joined what came. Others take them for [`RingFrame::TooLong`]. They
-    /// take up to 4 MiB more of the kernel's memory; what the system allows, where the right CAP_NET_ADMIN is missing.
+    /// Makes [`PacketRing::show`] accept frames that are longer than the interface sends: where senders leave
+    /// segmentation to devices, or a device has merged received ones. Otherwise they are [`RingFrame::TooLong`]. They
+    /// take up to 4 MiB more of the kernel's memory; as much as the system allows, without the capability
+    /// CAP_NET_ADMIN.
     ///
     /// # Errors
     /// The kernel is too old.
@@ -218,7 +219,7 @@ impl PacketRing {
     fn receive_long(&mut self) -> Option<&[u8]> {
         let (fd, room) = (self.socket.fd.as_raw_fd(), self.long.len());
         loop {
-            // SAFETY: So many bytes are written to `long` during the call.
+            // SAFETY: At most `room` bytes are written to `long` during the call.
             let length = unsafe { libc::recv(fd, self.long.as_mut_ptr().cast(), room, libc::MSG_TRUNC) };
             match usize::try_from(length) {
                 Ok(length) => return self.long.get(..length).filter(|frame| frame.len() > VIRTIO_HEADER),
@@ -231,16 +232,16 @@ impl PacketRing {
     /// Sends a frame. False: there is no room for it now.
     ///
     /// # Errors
-    /// The interface is down or gone, or the frame is longer than it sends.
+    /// The interface is down or removed, or the frame is longer than it sends.
     pub fn send(&self, frame: &[u8]) -> io::Result<bool> {
         self.write([&[0; VIRTIO_HEADER], frame])
     }
 
-    /// Sends a frame that consists of three parts, the first of which has all headers, and to which something is to be
-    /// done before. False: there is no room for it now.
+    /// Sends a frame in three parts, the first of which has all headers, with work left to the interface. False: there
+    /// is no room for it now.
     ///
     /// # Errors
-    /// As [`PacketRing::send`]. `InvalidInput`: the kernel does not do that.
+    /// As [`PacketRing::send`]. `InvalidInput`: the kernel does not support this work.
     pub fn send_parts(&self, offload: &Offload, [first, second, third]: [&[u8]; 3]) -> io::Result<bool> {
         self.write([&offload.header(), first, second, third])
     }
@@ -248,7 +249,7 @@ impl PacketRing {
     fn write<const PARTS: usize>(&self, parts: [&[u8]; PARTS]) -> io::Result<bool> {
         let vectors = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
         loop {
-            // SAFETY: So many buffers are named, which are read during the call.
+            // SAFETY: As many buffers are given, which are read during the call.
             let sent = unsafe { libc::writev(self.socket.fd.as_raw_fd(), vectors.as_ptr(), PARTS as libc::c_int) };
             if sent >= 0 {
                 return Ok(true);
@@ -261,17 +262,17 @@ impl PacketRing {
         }
     }
 
-    /// What happened to the interface since the last call, such as that it went down. As long as nobody has asked, the
-    /// descriptor is readable.
+    /// An event of the interface since the last call, such as that it went down. Until it is read, the descriptor is
+    /// readable.
     ///
     /// # Errors
-    /// The operating system refused to tell.
+    /// The operating system refused.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         SockRef::from(&self.socket.fd).take_error()
     }
 }
 
-/// Before anything comes.
+/// Before the socket receives anything.
 fn prepare(fd: &OwnedFd, mtu: usize) -> io::Result<Ring> {
     set_option(fd, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V2)?;
     switch_on(fd, libc::PACKET_VNET_HDR)?;
@@ -284,17 +285,17 @@ impl AsFd for PacketRing {
     }
 }
 
-/// Where the kernel puts what comes, one frame after the other.
+/// The frames of the shared ring, in order.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: Memory,
     frame_bytes: usize,
-    /// Where the frame stands that the kernel fills next.
+    /// The frame that the kernel fills next.
     at: usize,
 }
 
 impl Ring {
-    /// Has the kernel put what comes to a socket into memory of its own. Frames have at most `mtu` bytes above
+    /// Makes the kernel put a socket's received frames into memory of its own. Frames have at most `mtu` bytes above
     /// Ethernet's header.
     pub(super) fn map(fd: &OwnedFd, mtu: usize) -> io::Result<Self> {
         let frame_bytes = (mtu + FRAME_HEADER + HEADROOM).next_power_of_two().max(2048);
@@ -314,17 +315,17 @@ impl Ring {
         self.memory.status(self.at).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// The header of the next frame, if it is there. It is this process's until [`Ring::release`].
+    /// The header of the next frame, if there is one. It is this process's until [`Ring::release`].
     pub(super) fn arrived(&self) -> Option<libc::tpacket2_hdr> {
         self.has_frame().then(|| self.memory.header(self.at))
     }
 
-    /// The frame with that header, and so many bytes before it. `None` when they would not be within the ring.
+    /// The frame with that header, and this many bytes before it. `None` when they would not be within the ring.
     pub(super) fn frame(&self, header: &libc::tpacket2_hdr, before: usize) -> Option<&[u8]> {
         self.memory.frame(self.at, header, before, self.frame_bytes)
     }
 
-    /// Gives the frame back to the kernel.
+    /// Returns the frame to the kernel.
     pub(super) fn release(&mut self) {
         self.memory.status(self.at).store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.at = (self.at + self.frame_bytes) % self.memory.length;
@@ -342,13 +343,13 @@ fn request(frame_bytes: usize) -> libc::tpacket_req {
     }
 }
 
-/// Shows a frame that stands behind its `virtio_net_hdr`, and whether its checksum needs no look.
+/// Passes a frame behind its `virtio_net_hdr` to `take`, and whether its checksum need not be checked.
 fn show<T>(frame: &[u8], take: impl FnOnce(&[u8], bool) -> T) -> T {
     let (virtio, frame) = frame.split_at(VIRTIO_HEADER);
     take(frame, virtio[0] & (NEEDS_CHECKSUM | CHECKED) != 0)
 }
 
-/// Copies a frame, with its tag and its checksum where they belong.
+/// Copies a frame, with its tag and its checksum in place.
 fn take(header: &libc::tpacket2_hdr, virtio: &[u8], frame: &[u8], bytes: &mut Vec<u8>) -> RingFrame {
     let kind = virtio[1];
     if header.tp_snaplen != header.tp_len || kind != 0 || frame.len() < VLAN_AT {
@@ -370,14 +371,14 @@ fn take(header: &libc::tpacket2_hdr, virtio: &[u8], frame: &[u8], bytes: &mut Ve
     RingFrame::Whole
 }
 
-/// Computes the Internet checksum (RFC 1071) of what follows `start`, and writes it `offset` bytes behind that, where
-/// the sum of the pseudo-header stands.
+/// Computes the Internet checksum (RFC 1071) of the bytes from `start` on, and writes it at `offset` from there, where
+/// the sum of the pseudo-header is.
 fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
     let at = start + offset;
     if at + 2 > frame.len() {
         return;
     }
-    // Two words at a time: what they carry comes back when the sum is folded.
+    // Two words at a time: carries are added when the sum is folded.
     let (pairs, rest) = frame[start..].as_chunks::<4>();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
@@ -386,7 +387,7 @@ fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    // For UDP, 0 says that there is none (RFC 768); for others 0xffff is the same number.
+    // For UDP, 0 means that there is none (RFC 768); for others 0xffff is the same number.
     let sum = match !(sum as u16) {
         0 => 0xffff,
         sum => sum,
@@ -401,7 +402,7 @@ struct Memory {
     length: usize,
 }
 
-// SAFETY: Nobody else in this process has the pointer.
+// SAFETY: The pointer has no other owner in this process.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -416,36 +417,36 @@ impl Memory {
         }
     }
 
-    /// The first word of the frame there, which says whose it is.
+    /// The first word of the frame, which says who owns it.
     fn status(&self, at: usize) -> &AtomicU32 {
         assert!(at + mem::size_of::<libc::tpacket2_hdr>() <= self.length);
         // SAFETY: Within the mapping, and aligned, for frames are; the kernel writes the word as a whole.
         unsafe { AtomicU32::from_ptr(self.start.add(at).cast()) }
     }
 
-    /// The header of the frame there, which must be this process's.
+    /// The header of the frame, which this process must own.
     fn header(&self, at: usize) -> libc::tpacket2_hdr {
         assert!(at + mem::size_of::<libc::tpacket2_hdr>() <= self.length);
-        // SAFETY: Within the mapping; the kernel does not write to a frame that is this process's.
+        // SAFETY: Within the mapping; the kernel does not write to a frame that this process owns.
         unsafe { self.start.add(at).cast::<libc::tpacket2_hdr>().read() }
     }
 
-    /// The frame there with this header, which must be this process's, and so many bytes before it. `None` when they
-    /// would not be within its room.
+    /// The frame with this header, which this process must own, and this many bytes before it. `None` when they would
+    /// exceed its room.
     fn frame(&self, at: usize, header: &libc::tpacket2_hdr, before: usize, room: usize) -> Option<&[u8]> {
         let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
         let begin = start.checked_sub(before)?;
         if start.checked_add(length)? > room || at + room > self.length {
             return None;
         }
-        // SAFETY: Within the mapping by the test above; the kernel does not write to a frame that is this process's.
+        // SAFETY: Within the mapping by the test above; the kernel does not write to a frame that this process owns.
         Some(unsafe { slice::from_raw_parts(self.start.add(at + begin), before + length) })
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: The mapping is this value's alone, and nothing that borrows from it is left.
+        // SAFETY: The mapping is this value's alone, and no borrow of it is left.
         unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }
@@ -454,7 +455,7 @@ impl Drop for Memory {
 mod tests {
     use super::*;
 
-    /// Where the right is missing, that is what it says; where it is not, the loopback shows what was sent.
+    /// Without the privilege the error names it; with it, the loopback returns what was sent.
     #[test]
     fn a_frame_comes_back_by_the_loopback_or_the_right_is_missing() {
         let mut ring = match PacketRing::open("lo") {
@@ -465,11 +466,11 @@ mod tests {
             Err(error) => panic!("{error}"),
         };
         let mut frame = [0; 60];
-        // A protocol of nobody's, and a number of our own (RFC 9542 section 2.2: experiments).
+        // An unused EtherType, for experiments (RFC 9542 section 2.2), and a number of our own.
         frame[12..14].copy_from_slice(&[0x88, 0xb5]);
         frame[14..18].copy_from_slice(&std::process::id().to_ne_bytes());
         let mut bytes = Vec::new();
-        // More than the ring has room for, so that it begins again. Others use the loopback too.
+        // More than the ring holds, so that it wraps. The loopback is shared.
         let mut found = 0;
         for _ in 0..1_000_000 {
             let _ = ring.send(&frame);
@@ -489,11 +490,11 @@ mod tests {
         let mut frame = [0xaa, 0xaa, 0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7, 0, 0];
         complete_checksum(&mut frame, 2, 8);
         assert_eq!(frame, [0xaa, 0xaa, 0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7, 0x22, 0x0d]);
-        // An odd end counts as if a zero followed.
+        // An odd end is padded with a zero.
         let mut odd = [0, 0, 0x12];
         complete_checksum(&mut odd, 0, 0);
         assert_eq!(odd[..2], [0xed, 0xff]);
-        // 0 is written as ffff, and what lies outside is not written at all.
+        // 0 is written as ffff, and nothing outside is written.
         let mut zero = [0xff, 0xff, 0, 0];
         complete_checksum(&mut zero, 0, 2);
         assert_eq!(zero[2..], [0xff, 0xff]);
@@ -514,11 +515,10 @@ mod tests {
         assert_eq!(ipv4.header(), header(1, [0x36, 1448, 0x22, 16])[..]);
     }
 
-    /// A frame without its checksum needs none where no wire has carried it, and one that nothing is said of is looked
-    /// at.
+    /// A missing checksum of a frame that no wire has carried is accepted, and one without a flag is to be checked.
     #[test]
     fn the_loopback_shows_frames_where_they_stand_and_what_is_known_of_their_checksums() {
-        // Of IPv4 and TCP, with ports that say whose it is.
+        // Of IPv4 and TCP, with ports that identify this process.
         let own = FrameTest::Word(34, std::process::id());
         let mut ring = match PacketRing::open_for("lo", &[&[FrameTest::Half(12, 0x0800), own]]) {
             Ok(ring) => ring.with_long_frames().unwrap(),
@@ -528,7 +528,7 @@ mod tests {
         let mut head = [0; 54];
         head[12..14].copy_from_slice(&[8, 0]);
         head[14..24].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6]);
-        // From and to an address that nobody has, so that nobody answers.
+        // From and to unused addresses, so that no host answers.
         head[26..34].copy_from_slice(&[127, 9, 9, 9, 127, 9, 9, 10]);
         head[34..38].copy_from_slice(&std::process::id().to_be_bytes());
         head[46] = 0x50;
@@ -555,7 +555,7 @@ mod tests {
 
     #[test]
     fn a_tag_goes_back_into_its_frame_and_a_super_packet_is_refused() {
-        // SAFETY: All zero is a header of nothing.
+        // SAFETY: All zero is a valid, empty header.
         let mut header: libc::tpacket2_hdr = unsafe { mem::zeroed() };
         let frame: Vec<u8> = (0..20).collect();
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What an interface takes in one frame that is still to be cut into segments: rtnetlink(7).
+//! The size of a frame that an interface cuts into segments: rtnetlink(7).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -21,25 +21,24 @@ const ANSWER_BYTES: usize = 32 << 10;
 /// The limits of an interface for frames that it, or the kernel, cuts into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentationLimits {
-    /// Bytes of such a frame, all headers included. A longer one is cut by the kernel, or dropped.
+    /// The maximum bytes of such a frame, headers included. A longer one is cut by the kernel, or dropped.
     pub frame_bytes: usize,
-    /// Segments into which one frame may be cut; at least 1.
+    /// The maximum number of segments of one frame; at least 1.
     pub segments: usize,
 }
 
 impl SegmentationLimits {
-    /// What Linux permits where an interface has no limits of its own: GSO_LEGACY_MAX_SIZE and GSO_MAX_SEGS of
-    /// linux/netdevice.h.
+    /// Linux's limits for an interface without its own: GSO_LEGACY_MAX_SIZE and GSO_MAX_SEGS of linux/netdevice.h.
     pub const USUAL: Self = Self { frame_bytes: 65_536, segments: 65_535 };
 
-    /// Asks the kernel about the interface of this number. It takes two system calls on a socket made for it, and no
-    /// right. [`SegmentationLimits::USUAL`] where the kernel does not answer.
+    /// Asks the kernel about the interface of this index. It takes two system calls on a new socket, and no privilege.
+    /// [`SegmentationLimits::USUAL`] where the kernel does not answer.
     #[must_use]
     pub fn of(interface: u32) -> Self {
         ask(interface).unwrap_or(Self::USUAL)
     }
 
-    /// From an answer of the kernel; `None` when it is none.
+    /// Parses an answer of the kernel; `None` when it is invalid.
     fn parse(answer: &[u8]) -> Option<Self> {
         let half = |bytes: &[u8], at: usize| Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         let length = u32::from_ne_bytes(*answer.first_chunk()?) as usize;
@@ -53,7 +52,7 @@ impl SegmentationLimits {
             let Some(value) = rest.get(ATTRIBUTE_HEADER..length) else { break };
             let number = value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes) as usize);
             match (kind, number) {
-                // One bounds IPv6 and, in older kernels, both; the other IPv4. One limit for both keeps both.
+                // One bounds IPv6 and, in older kernels, both; the other IPv4. The smaller one is within both.
                 (libc::IFLA_GSO_MAX_SIZE | GSO_IPV4_MAX_SIZE, Some(bytes)) => {
                     limits.frame_bytes = limits.frame_bytes.min(bytes);
                 }
@@ -72,7 +71,7 @@ fn ask(interface: u32) -> Option<SegmentationLimits> {
     connect(fd.as_raw_fd(), &NetlinkAddr::new(0, 0)).ok()?;
     send(fd.as_raw_fd(), &question(interface), MsgFlags::empty()).ok()?;
     let mut answer = vec![0; ANSWER_BYTES];
-    // The kernel answers within the call before, so this does not wait; if it ever would, there is no answer.
+    // The kernel has answered within the call before, so this does not wait; if it ever would, there is no answer.
     let length = recv(fd.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT).ok()?;
     SegmentationLimits::parse(answer.get(..length)?)
 }
@@ -137,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_of_the_loopback_and_of_nothing_else() {
-        // The loopback is number 1 in each namespace.
+        // The loopback has index 1 in each namespace.
         let limits = ask(1).unwrap();
         assert!(limits.frame_bytes >= 1500 && limits.segments >= 1, "{limits:?}");
         assert_eq!(SegmentationLimits::of(u32::MAX >> 1), SegmentationLimits::USUAL);

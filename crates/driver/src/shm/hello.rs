@@ -1,27 +1,27 @@
-//! The first words on the Unix socket, byte by byte, numbers big-endian. They come from a process of the same user,
-//! which may still be anything.
+//! The hello on the Unix socket, byte by byte, numbers big-endian. It is from a process of the same user, but
+//! untrusted.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use weft_ring::Capacity;
 
-/// What every hello begins with; the last digit is the version.
+/// The prefix of a hello; the last digit is the version.
 const MAGIC: [u8; 8] = *b"WeftShm1";
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 8 + 4 + 2 * ADDRESS_BYTES;
-/// What who has listened answers before it ends the stream, if it can't take what was passed to it. A wake-up is 0.
+/// The answer of a listener that cannot map the memory, before it ends the stream. A wake-up is 0.
 pub(super) const DECLINED: u8 = 1;
-/// An IPv6 address, or an IPv4 one mapped into it, and a port number.
+/// An IPv6 address, or a mapped IPv4 one, and a port number.
 const ADDRESS_BYTES: usize = 16 + 2;
 
-/// What who connects says, beside the memory that it passes.
+/// The caller's message, with which it passes the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     /// Bytes of each of the two rings.
     pub(super) capacity: Capacity,
     /// Its own address, as TCP would show it.
     pub(super) from: SocketAddr,
-    /// The address that it was asked to connect to.
+    /// The address that it connects to.
     pub(super) to: SocketAddr,
 }
 
@@ -35,7 +35,7 @@ impl Hello {
         bytes
     }
 
-    /// `None` if it is none, or of another version.
+    /// `None` if it is invalid, or of another version.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HELLO_BYTES] = bytes.try_into().ok()?;
         let (magic, rest) = bytes.split_first_chunk::<8>()?;

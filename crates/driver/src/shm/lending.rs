@@ -1,11 +1,11 @@
-//! Bytes that stay where they are: one process reads them out of the other's memory (process_vm_readv(2)).
+//! Lending (cross-memory attach): one process reads bytes out of the other's memory (process_vm_readv(2)).
 //!
-//! Who lends says by the stream where its bytes lie, and counts what it has lent in a ring without bytes, whose
-//! positions are runs; who borrows copies them and moves on in that ring, which gives the run back. So what is lent,
-//! given back and waited for is judged, and sleeps and wakes, as bytes of a ring do.
+//! The lender sends the addresses in the stream, and counts lent runs in a ring without bytes, whose positions are
+//! runs; the borrower copies them and advances in that ring, which returns the run. So checking, waiting and waking for
+//! lent runs work as for bytes of a ring.
 //!
-//! Whether one process can read the other's memory is tried, not asked: each says in the memory that both share where
-//! it has a number, and which. Who finds it there has the right process, and may.
+//! Whether one process can read the other's memory is tested: each publishes in the shared memory the address and value
+//! of a number. A side that reads this value there has the right process, and permission.
 
 use core::sync::atomic::{Ordering, fence};
 use std::collections::VecDeque;
@@ -29,29 +29,29 @@ use super::shared::Shared;
 use crate::passing;
 use crate::vectors::uninterrupted;
 
-/// Runs that can be lent at a time.
+/// The maximum number of lent runs.
 const RUNS: Capacity = match Capacity::new(Capacity::LEAST) {
     Some(runs) => runs,
     None => unreachable!(),
 };
 
-/// A run that is lent, by its pieces.
+/// A lent run, by its pieces.
 #[derive(Debug)]
 struct Run {
     pieces: ArrayVec<Lent, MAX_GATHER>,
-    /// A copy of it was passed.
+    /// Whether a copy of it was passed.
     is_passed: bool,
 }
 
-/// What this side lends to the other.
+/// The runs that this side lends to the other.
 #[derive(Debug)]
 pub(super) struct Lender {
     mapping: Arc<Mapping>,
     way: Way,
     runs: Producer<Shared>,
-    /// Runs that were lent and not counted as returned, the oldest first.
+    /// Lent runs that are not returned, oldest first.
     out: VecDeque<Run>,
-    /// What the other side looks for. It has a place of its own, which is read by the kernel while this lives.
+    /// The number that the other side reads. Boxed: the kernel reads it at this address while this lives.
     _number: Box<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Lender {
         self.mapping.door(self.way).borrows.load(Ordering::Acquire)
     }
 
-    /// Passes copies of what is lent, if the other side can't read it any more.
+    /// Passes copies of lent runs, if the other side can't read them any more.
     pub(super) fn pass(&mut self, socket: &Socket) {
         if self.out.is_empty() || self.borrows() != TAKES_COPIES {
             return;
@@ -83,7 +83,7 @@ impl Lender {
             let passed = passed::copy_of(&run.pieces)
                 .is_ok_and(|copy| passing::send_with(socket, &[PASSED], copy.as_fd()).is_ok());
             if !passed {
-                // The next call tries again; who waits in vain ends the stream.
+                // The next call retries; a borrower that waits too long ends the stream.
                 return;
             }
             run.is_passed = true;
@@ -96,25 +96,25 @@ impl Lender {
         !self.out.is_empty()
     }
 
-    /// Counts one more run, whose slices lie at `lent` then.
+    /// Lends one more run, whose slices' addresses are written to `lent`.
     pub(super) fn lend(&mut self, registry: &Registry, slices: &[Slice], lent: &mut [Lent]) -> Result<(), PortError> {
         if self.runs.room(1).map_err(broken)? == 0 {
             return Err(PortError::Exhausted);
         }
         let mut pieces = ArrayVec::new();
         for (slice, lent) in slices.iter().zip(lent) {
-            // Whoever lends keeps it in place: a slice that can be touched now stays.
+            // The lender keeps it in place: a slice that resolves now stays.
             let held = registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
             *lent = Lent { address: held.pointer().as_ptr() as u64, length: slice.length };
             pieces.push(*lent);
         }
-        // The other side looks at its count only when the stream has told it of a run: it is not to be woken.
+        // The other side reads its count only when the stream has announced a run: it is not to be woken.
         let _ = self.runs.publish(1);
         self.out.push_back(Run { pieces, is_passed: false });
         Ok(())
     }
 
-    /// Runs that came back since the last call.
+    /// The number of runs returned since the last call.
     #[inline]
     pub(super) fn take_returned(&mut self) -> Result<usize, Violation> {
         if self.out.is_empty() {
@@ -125,29 +125,29 @@ impl Lender {
         Ok(returned)
     }
 
-    /// Asks to be woken when a run comes back. Returns whether there is something to wait for.
+    /// Arms the wake-up for a returned run. Returns whether there is something to wait for.
     pub(super) fn sleep(&mut self) -> Result<bool, Violation> {
-        // Whoever wants copies says so, then wakes this side: seen here, or by the wake-up.
+        // A side that wants copies says so, then wakes this one: seen here, or by the wake-up.
         let wants_copies = self.borrows() == TAKES_COPIES && self.out.iter().any(|run| !run.is_passed);
         Ok(!wants_copies && self.out.len() == self.runs.unread() && self.runs.sleep_until_read()?)
     }
 
-    /// Need not be woken.
+    /// Disarms the wake-up.
     pub(super) fn rise(&mut self) {
         self.runs.rise();
     }
 
-    /// What is lent may not be read any more.
+    /// Lent memory must not be read any more.
     pub(super) fn revoke(&self) {
         if self.has_lent() {
             self.mapping.door(self.way).revoked.store(1, Ordering::SeqCst);
-            // Before whatever is now written to that memory.
+            // Before any later write to that memory.
             fence(Ordering::SeqCst);
         }
     }
 }
 
-/// What this side borrows from the other.
+/// The runs that this side borrows from the other.
 #[derive(Debug)]
 pub(super) struct Borrower {
     mapping: Arc<Mapping>,
@@ -156,14 +156,14 @@ pub(super) struct Borrower {
     reach: Reach,
 }
 
-/// How this side gets at what is lent.
+/// How this side reads lent memory.
 #[derive(Debug)]
 enum Reach {
     /// Not at all.
     Nothing,
     /// By reading the memory of the other side's process.
     Process(PeerProcess),
-    /// It could, and can't any more: copies are passed.
+    /// It could, and cannot any more: copies are passed.
     Copies,
 }
 
@@ -173,7 +173,7 @@ impl Borrower {
         Self { mapping: Arc::clone(mapping), way, runs, reach: Reach::Nothing }
     }
 
-    /// Tries to read the memory of a process, and tells the other side if it is its own.
+    /// Tries to read the memory of a process, and reports success to the other side if it is its own.
     pub(super) fn begin(&mut self, socket: &Socket) -> bool {
         let door = self.mapping.door(self.way);
         let address = door.address.load(Ordering::Acquire);
@@ -185,7 +185,7 @@ impl Borrower {
         let mut found = [0u8; 8];
         let into = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: found.len() };
         let from = libc::iovec { iov_base: address as *mut _, iov_len: found.len() };
-        // SAFETY: Eight bytes are written to an array of this length, if any; the other address is not of this process.
+        // SAFETY: At most eight bytes are written to an array of this length; the other address is not of this process.
         let read = unsafe { read(process.number(), &[into], &[from]) };
         let is_found = read == Ok(found.len()) && u64::from_ne_bytes(found) == number;
         if !is_found || passing::has_hung_up_or_ended(socket, process.as_fd()) {
@@ -196,14 +196,14 @@ impl Borrower {
         true
     }
 
-    /// Copies the next run to its place. What was copied does not count before [`Borrower::give_back`].
+    /// Copies the next run. The copy is not valid before [`Borrower::give_back`].
     ///
     /// # Errors
-    /// [`PortError::Unreadable`] with EPERM: the other side's process can't be read any more. [`passed::take`] has what
-    /// is lent then, once this was told to the other side ([`Borrower::ask_for_copies`]).
+    /// [`PortError::Unreadable`] with EPERM: the other side's process cannot be read any more. [`passed::take`] gets
+    /// the lent bytes then, after [`Borrower::ask_for_copies`].
     pub(super) fn copy(&mut self, registry: &Registry, lent: &[Lent], into: &[Slice]) -> Result<(), PortError> {
         if self.runs.look().map_err(broken)?.bytes == 0 {
-            // The stream tells of a run that was never counted.
+            // The stream announces a run that was never counted.
             return Err(PortError::System(libc::EPROTO));
         }
         let process = match &self.reach {
@@ -217,7 +217,7 @@ impl Borrower {
             .map(|lent| libc::iovec { iov_base: lent.address as *mut _, iov_len: lent.length as usize })
             .collect();
         loop {
-            // SAFETY: The places are valid for writes while they are held, and others may touch them meanwhile: no
+            // SAFETY: The places are valid for writes while they are held, and others may access them meanwhile: no
             // references to them exist. The sources are addresses of another process.
             match unsafe { read(process, &places, &sources) } {
                 Ok(0) => return Err(PortError::Unreadable(libc::EFAULT)),
@@ -235,20 +235,20 @@ impl Borrower {
         }
     }
 
-    /// Whether what was copied is the peer's: its process still has the number by which its memory was read.
+    /// Whether the copied bytes are the peer's: its process still has the number by which its memory was read.
     pub(super) fn has_read_peer(&self, socket: &Socket) -> bool {
         matches!(&self.reach, Reach::Process(process) if !passing::has_hung_up_or_ended(socket, process.as_fd()))
     }
 
-    /// Tells the other side that its memory can't be read any more.
+    /// Tells the other side that its memory cannot be read any more.
     pub(super) fn ask_for_copies(&mut self, socket: &Socket) {
         self.reach = Reach::Copies;
         self.mapping.door(self.way).borrows.store(TAKES_COPIES, Ordering::SeqCst);
-        // Whether it sleeps or not, it looks then.
+        // This wakes it in any case.
         let _ = passing::send(socket, &[0]);
     }
 
-    /// Overwrites what was copied, which may be another process's, and nobody is to read on.
+    /// Overwrites the copy, which may be another process's memory and must not be exposed.
     pub(super) fn wipe(registry: &Registry, into: &[Slice]) {
         for slice in into {
             if let Ok(place) = registry.resolve(slice) {
@@ -258,12 +258,12 @@ impl Borrower {
         }
     }
 
-    /// Gives back what was copied. Returns whether the other side is to be woken.
+    /// Returns the copied run. Returns whether the other side is to be woken.
     ///
     /// # Errors
-    /// It was revoked: what was copied may be anything.
+    /// It was revoked: the copy may have any contents.
     pub(super) fn give_back(&mut self) -> Result<bool, PortError> {
-        // After whatever was read of that memory.
+        // After all reads of that memory.
         fence(Ordering::SeqCst);
         if self.mapping.door(self.way).revoked.load(Ordering::SeqCst) != 0 {
             return Err(PortError::Reset);
@@ -287,7 +287,7 @@ unsafe fn read(process: libc::pid_t, places: &[libc::iovec], sources: &[libc::io
     uninterrupted(|| unsafe { libc::process_vm_readv(process, into, into_count, from, from_count, 0) as libc::c_long })
 }
 
-/// Goes past the first `bytes` bytes.
+/// Skips the first `bytes` bytes.
 fn pass(vectors: &mut ArrayVec<libc::iovec, MAX_GATHER>, mut bytes: usize) {
     while let Some(first) = vectors.first_mut() {
         if bytes < first.iov_len {

@@ -12,16 +12,17 @@ use super::door::Door;
 use crate::error::{from_number, last_error};
 use crate::fork;
 
-/// As `weft stat` and `/proc` show it.
+/// The name in `/proc`, also shown by `weft stat`.
 const NAME: &CStr = c"weft-shm";
-/// The blocks of both rings, those of the runs that are lent, and what stands beside these, on a page of their own; the
-/// rings follow, that of who connects first.
+/// The blocks of both rings, those of the lent runs, and the doors, on a page of their own; the rings follow, the
+/// caller's first.
 const HEAD_BYTES: usize = 4096;
-/// Where the blocks of the runs that are lent begin.
+/// Offset of the blocks of the lent runs.
 const RUNS_AT: usize = 2 * BLOCK_BYTES;
-/// Where the doors begin.
+/// Offset of the doors.
 const DOORS_AT: usize = RUNS_AT + 2 * BLOCK_BYTES;
-/// What the memory may never become: smaller, for then a touch would kill (SIGBUS), or larger, which nobody needs.
+/// Forbidden changes of the memory: shrinking, after which an access would kill (SIGBUS), and growing, which is never
+/// needed.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 const _: () = assert!(DOORS_AT + 2 * size_of::<Door>() <= HEAD_BYTES && DOORS_AT.is_multiple_of(align_of::<Door>()));
@@ -31,20 +32,20 @@ pub(super) fn make(capacity: Capacity) -> Result<OwnedFd, PortError> {
     create(length(capacity))
 }
 
-/// Makes memory of so many bytes, all zero, that cannot shrink any more.
+/// Makes memory of this many bytes, all zero, that cannot shrink any more.
 pub(super) fn create(bytes: usize) -> Result<OwnedFd, PortError> {
     // SAFETY: The name is read during the call alone.
     let fd = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if fd < 0 {
         return Err(match last_error() {
-            // A container's filter of system calls, as a rule.
+            // Mostly a container's filter of system calls.
             number @ (libc::EPERM | libc::EACCES | libc::ENOSYS) => PortError::NoSharedMemory(number),
             number => from_number(number),
         });
     }
-    // SAFETY: A descriptor that was made just now and belongs to nobody.
+    // SAFETY: A new descriptor that has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // Allocated at once, so that what the system lacks shows here and not as a signal later.
+    // Allocated at once, so that a lack of memory fails here and not as a signal later.
     // SAFETY: The call touches no memory of this process.
     if unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, bytes as libc::off_t) } != 0 {
         return Err(from_number(last_error()));
@@ -63,13 +64,13 @@ const fn length(capacity: Capacity) -> usize {
 /// Which of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// From who connected to who accepted.
+    /// From the caller to the listener.
     There,
-    /// From who accepted to who connected.
+    /// From the listener to the caller.
     Back,
 }
 
-/// Which file: no other has both numbers as long as this is open or mapped somewhere.
+/// The identity of a file: unique as long as it is open or mapped somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     pub(super) device: libc::dev_t,
@@ -83,25 +84,26 @@ pub(super) struct Mapping {
     start: NonNull<u8>,
     capacity: Capacity,
     file: FileId,
-    /// In which process it is mapped: children by fork(2) have no such mapping, and may have another at the same place.
+    /// The process in which it is mapped: children by fork(2) have no such mapping, and may have another at the same
+    /// address.
     generation: u64,
 }
 
-// SAFETY: The memory is mapped for the whole process, and is touched by atomic loads and stores, or as bytes that
-// anybody may change.
+// SAFETY: The memory is mapped for the whole process, and is accessed by atomic loads and stores, or as bytes that may
+// change at any time.
 unsafe impl Send for Mapping {}
 // SAFETY: As above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps what [`make`] has made, here or in another process.
+    /// Maps memory that [`make`] has made, here or in another process.
     ///
     /// # Errors
-    /// It is not what it should be: it could shrink, is not memory of the system's usual kind, or has another size. Or
-    /// the system refused.
+    /// It is invalid: it could shrink, is not memory of the system's usual kind, or has another size. Or the system
+    /// refused.
     pub(super) fn map(fd: BorrowedFd<'_>, capacity: Capacity) -> Result<Self, PortError> {
         let file = check(fd, length(capacity))?;
-        // SAFETY: A fresh mapping, wherever the system likes.
+        // SAFETY: A new mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -141,19 +143,19 @@ impl Mapping {
     #[inline]
     pub(super) fn block(&self, way: Way) -> &Block {
         // SAFETY: Inside the mapping, and aligned, for the mapping starts on a page. It consists of atomics, for which
-        // all bytes are good and which others may change at any time, in this process or another. It stays as long as
+        // all bytes are valid and which others may change at any time, in this process or another. It stays as long as
         // `self`.
         unsafe { self.start.add(way as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
     }
 
-    /// The shared words of the runs that are lent.
+    /// The shared words of the lent runs.
     #[inline]
     pub(super) fn runs(&self, way: Way) -> &Block {
         // SAFETY: As in `block`.
         unsafe { self.start.add(RUNS_AT + way as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
     }
 
-    /// What stands beside these.
+    /// The door of this direction.
     #[inline]
     pub(super) fn door(&self, way: Way) -> &Door {
         // SAFETY: As in `block`; a door consists of atomics too.
@@ -174,8 +176,8 @@ impl Mapping {
     /// `from` is valid for reads of as many bytes until this returns. Others may change them meanwhile.
     pub(super) unsafe fn copy_in(&self, way: Way, span: Span, from: *const u8) {
         // SAFETY: The destination lies in the mapping, and no reference to it exists; the source is the caller's
-        // promise, and is other memory. Where others write either at the same time, bytes are wrong and nothing else:
-        // nobody decides by them here.
+        // promise, and is other memory. Where others write either at the same time, the bytes are wrong and nothing
+        // else: no decision depends on them here.
         unsafe { ptr::copy_nonoverlapping(from, self.bytes(way, span), span.length) };
     }
 
@@ -184,9 +186,9 @@ impl Mapping {
     /// # Safety
     /// `to` is valid for writes of as many bytes until this returns. Others may read and write them meanwhile.
     pub(super) unsafe fn copy_out(&self, way: Way, span: Span, to: *mut u8) {
-        // What is polled for may be among these: it is seen after everything that was placed before.
+        // A polled flag may be among these: it becomes visible after everything that was placed before.
         fence(Ordering::Release);
-        // SAFETY: As in `copy_in`, the other way round.
+        // SAFETY: As in `copy_in`, in the other direction.
         unsafe { ptr::copy_nonoverlapping(self.bytes(way, span), to, span.length) };
     }
 }
@@ -194,13 +196,13 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if self.is_here() {
-            // SAFETY: Made by `map`, and nobody uses it after this.
+            // SAFETY: Made by `map`, and not used after this.
             unsafe { libc::munmap(self.start.as_ptr().cast(), length(self.capacity)) };
         }
     }
 }
 
-/// Checks that a descriptor that somebody has passed is memory of this length that can't shrink.
+/// Checks that a passed descriptor is memory of this length that cannot shrink.
 pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> Result<FileId, PortError> {
     let refused = Err(PortError::System(libc::EPROTO));
     // SAFETY: The call touches no memory.
@@ -208,7 +210,7 @@ pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> Result<FileId, PortErr
     if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
         return refused;
     }
-    // Huge pages, for example, can run out at a touch.
+    // Huge pages, for example, can run out on access.
     // SAFETY: All zero is a `statfs`, which is written during the call alone.
     let mut system: libc::statfs = unsafe { core::mem::zeroed() };
     // Neither type is the same with every C library.
@@ -242,7 +244,7 @@ mod tests {
     }
 
     fn memfd(flags: u32, bytes: i64, seals: i32) -> OwnedFd {
-        // SAFETY: Calls that touch no memory but a name; the descriptor belongs to nobody else.
+        // SAFETY: Calls that access no memory but a name; the descriptor has no other owner.
         unsafe {
             let fd = libc::memfd_create(NAME.as_ptr(), libc::MFD_ALLOW_SEALING | flags);
             assert!(fd >= 0);

@@ -1,15 +1,15 @@
-//! Shared memory between two processes of one host: a byte stream each way, past the kernel's network.
+//! Shared memory between two processes of one host: a byte stream in each direction, without the kernel's network.
 //!
-//! A listener has, beside its TCP socket, a Unix socket with an abstract name that says the user and the address
-//! ([`name`]). Such names are those of one network namespace, so who can connect to one is on the same host, in the
-//! same namespace. Who connects passes memory with a ring each way ([`memory`]), and may write to it at once: the
-//! listener's program maps it when it runs, or breaks the stream if it can't. Both sides check that the other runs as
-//! the same user.
+//! A listener has, next to its TCP socket, a Unix socket with an abstract name made of the user and the address
+//! ([`name`]). Such names belong to one network namespace, so a client that can connect to one is on the same host, in
+//! the same namespace. The caller passes memory with a ring for each direction ([`memory`]), and may write to it at
+//! once: the listener's program maps it when it runs, or breaks the stream if it cannot. Both sides check that the
+//! other runs as the same user.
 //!
-//! From there on the socket carries wake-ups only, a byte each, and tells of the other's end: the kernel closes it
-//! when a process ends, however that happens. A socket is used for both because a call on it never blocks, whatever
-//! the other side does with its end; with an eventfd(2) that is passed around, the other side decides that. Children
-//! by fork(2) hold neither the socket nor the mapping.
+//! From then on the socket carries wake-ups only, a byte each, and reports the other's end: the kernel closes it when a
+//! process ends, for whatever reason. One socket serves both, because a call on it never blocks, whatever the other
+//! side does with its end; with a passed eventfd(2) the other side would decide that. Children by fork(2) hold neither
+//! the socket nor the mapping.
 
 mod door;
 mod hello;

@@ -1,15 +1,15 @@
-//! The names of Unix sockets that stand for addresses: abstract ones (unix(7)), which leave nothing behind and belong
-//! to one network namespace.
+//! Names of Unix sockets for addresses: abstract ones (unix(7)), which leave no files and belong to one network
+//! namespace.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::user;
 
-/// The name under which this user listens at an address. Others can take the name as well; who connects checks whom it
-/// has reached.
+/// The name under which this user listens at an address. Others can take the name as well; the caller checks which user
+/// it has reached.
 pub(super) fn name_of(address: SocketAddr) -> String {
     let user = user::own();
-    // Without a zero byte in front a name would be a path.
+    // Without a leading zero byte a name would be a path.
     format!("\0weft-shm-{user}-{address}")
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn shown_name(address: SocketAddr) -> String {
     name_of(address).replace('\0', "@")
 }
 
-/// Where somebody may listen for this address, the best first: at itself, or at all addresses of this host if it is
+/// The addresses of possible listeners for this address, best first: itself, and all addresses of this host if it is
 /// one of them.
 pub(super) fn candidates(address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     let ip = address.ip().to_canonical();
@@ -28,18 +28,18 @@ pub(super) fn candidates(address: SocketAddr) -> impl Iterator<Item = SocketAddr
     std::iter::once(ip).chain(everywhere).map(move |ip| SocketAddr::new(ip, address.port()))
 }
 
-/// Whether it is the address of one host, and that is this one, in this network namespace.
+/// Whether it is a unicast address of this host, in this network namespace.
 pub(super) fn is_of_this_host(ip: IpAddr) -> bool {
     if ip.is_unspecified() || ip.is_multicast() {
         return false;
     }
-    // A socket can only be bound to addresses of its host, and to those of groups and broadcasts; to the latter, also
-    // of one network, it can't be connected without SO_BROADCAST (ip(7)).
+    // A socket can only be bound to addresses of its host, and to multicast and broadcast ones; to broadcasts, also of
+    // one network, it cannot be connected without SO_BROADCAST (ip(7)).
     let reaches_itself = |socket: UdpSocket| socket.connect((ip, DISCARD)).is_ok();
     (ip.is_loopback() && ip != LOOPBACK_BROADCAST) || UdpSocket::bind((ip, 0)).is_ok_and(reaches_itself)
 }
 
-/// This host's address of the loopback interface, of the same family.
+/// This host's loopback address of the same family.
 pub(super) fn loopback(family_of: IpAddr) -> IpAddr {
     if family_of.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() }
 }

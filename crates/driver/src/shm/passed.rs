@@ -1,8 +1,8 @@
-//! Lent bytes for who can't read them any more.
+//! Passes copies of lent bytes to a borrower that cannot read them any more.
 //!
-//! A process can become unreadable for its peer while something is lent: it gives up rights or is made not dumpable
-//! (setuid(2), prctl(2)), or the peer loses the right to read it. Nothing is lent from then on. What is lent already
-//! the lender copies to memory of its own that it passes over the socket, one descriptor for each run, in their
+//! A process can become unreadable for its peer while something is lent: it gives up privileges or becomes not dumpable
+//! (setuid(2), prctl(2)), or the peer loses the permission to read it. Nothing is lent from then on. The lender copies
+//! the runs that are already lent to memory of its own, and passes it over the socket, one descriptor for each run, in
 //! order.
 
 use core::time::Duration;
@@ -19,10 +19,10 @@ use crate::error::{from_number, would_block};
 use crate::passing;
 use crate::vectors::uninterrupted;
 
-/// What stands before a descriptor. A wake-up is 0, and 1 declines.
+/// The byte that comes with a descriptor. A wake-up is 0, and 1 declines.
 pub(super) const PASSED: u8 = 2;
-/// How long the lender may take. The engine waits meanwhile, as it does for a page of the lender's that takes long; for
-/// each connection that happens for the few runs that are lent at a time, and never again.
+/// How long the lender may take. The engine waits meanwhile, as it does for a page fault of the lender; per connection
+/// that happens for the few lent runs, and never again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A copy of lent bytes, to be passed.
@@ -33,7 +33,7 @@ pub(super) fn copy_of(run: &[Lent]) -> Result<OwnedFd, PortError> {
     for lent in run {
         let mut from = (lent.address, lent.length as usize);
         while from.1 > 0 {
-            // SAFETY: Whoever has lent these bytes keeps them in place until they are returned; the kernel reads them.
+            // SAFETY: The lender keeps these bytes in place until they are returned; the kernel reads them.
             let written = uninterrupted(|| unsafe {
                 let (fd, start) = (copy.as_raw_fd(), from.0 as *const libc::c_void);
                 libc::pwrite(fd, start, from.1, at as libc::off_t) as libc::c_long
@@ -46,7 +46,7 @@ pub(super) fn copy_of(run: &[Lent]) -> Result<OwnedFd, PortError> {
     Ok(copy)
 }
 
-/// Waits for the next run that is passed, and reads it to its place. Meanwhile `pass` passes what the other side waits
+/// Waits for the next passed run, and reads it into its place. Meanwhile `pass` passes runs that the other side waits
 /// for in turn: both may have become unreadable.
 pub(super) fn take(
     socket: &Socket,
@@ -75,7 +75,7 @@ pub(super) fn take(
     }
 }
 
-/// Reads what was passed, which must be of just this length, in memory that can't shrink: reading it waits for nobody.
+/// Reads a passed copy, which must have exactly this length, in memory that cannot shrink: reading it never blocks.
 fn read(passed: BorrowedFd<'_>, registry: &Registry, into: &[Slice]) -> Result<(), PortError> {
     check(passed, into.iter().map(|slice| slice.length as usize).sum())?;
     let (held, list) = places(registry, into)?;

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use weft_base::{MAX_GATHER, PortError, Slice};
 use weft_memory::{RawSlice, Registry};
 
-/// Where slices are, for as long as they are held.
+/// The addresses of slices, as long as they are held.
 pub(super) fn places(registry: &Registry, slices: &[Slice]) -> Result<(Held, Places), PortError> {
     let (mut held, mut places) = (Held::new(), Places::new());
     for slice in slices {

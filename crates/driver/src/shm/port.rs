@@ -18,22 +18,22 @@ use crate::held::Held;
 use crate::passing;
 use crate::vectors::{PIECES, Vectors};
 
-/// Bytes of the ring in each direction: what one connection takes is twice as much. Both stay in a second-level cache.
+/// Bytes of the ring in each direction: one connection takes twice as much. Both stay in a second-level cache.
 const CAPACITY: u32 = 128 << 10;
-/// The largest rings of a caller that are taken: with its 16 MiB each ([`Capacity::MOST`]) a few callers could have all
+/// The largest rings of a caller that are accepted: with 16 MiB each ([`Capacity::MOST`]) a few callers could take all
 /// memory of the machine.
 const MOST_CAPACITY: u32 = CAPACITY;
 /// There are no packets; segments are as long as loopback's.
 const SEGMENT_SIZE: u32 = 65_483;
-/// After so many receives that found nothing it is looked whether the other side is still there.
+/// After this many empty polls the port checks whether the other side is still there.
 const LOOK_AFTER: u32 = 256;
-/// Signals that are taken from the socket at a time. A peer that sends more only wakes this side for nothing.
+/// The maximum number of signals read from the socket at a time. A peer that sends more only causes spurious wake-ups.
 const MOST_SIGNALS: usize = 512;
 
 enum Stage {
-    /// The hello is awaited.
+    /// Waits for the hello.
     Accepting,
-    /// Who has connected may write at once: as with TCP, what is behind the listener need not have run yet.
+    /// The caller may write at once: as with TCP, the listener's program need not have run yet.
     Standing(Box<Rings>),
 }
 
@@ -46,18 +46,18 @@ pub struct ShmPort {
     local: SocketAddr,
     remote: SocketAddr,
     broken: Option<PortError>,
-    /// The other side's end of the socket is closed: what it has written is in the ring already.
+    /// The other side's end of the socket is closed: all that it has written is in the ring.
     is_gone: bool,
-    /// It has said that it can't take the memory.
+    /// The other side has declined the memory.
     is_declined: bool,
-    /// Receives that found nothing, one after the other.
+    /// Consecutive empty polls.
     empty: u32,
-    /// The last send found too little room.
+    /// Whether the last send found too little room.
     was_short: bool,
 }
 
 impl ShmPort {
-    /// A connection that begins on a connected socket of this user's.
+    /// A connection that starts on a connected socket of this user's.
     pub(super) fn connecting(
         socket: Held,
         registry: Registry,
@@ -72,7 +72,7 @@ impl ShmPort {
         Ok(Self::new(Some(socket), registry, Stage::Standing(Box::new(rings)), local, remote))
     }
 
-    /// A connect to where nobody shares memory.
+    /// A connect to an address without a listener for shared memory.
     pub(super) fn refused(registry: Registry, remote: SocketAddr) -> Self {
         let unknown = SocketAddr::new(remote.ip(), 0);
         let mut port = Self::new(None, registry, Stage::Accepting, unknown, remote);
@@ -80,7 +80,7 @@ impl ShmPort {
         port
     }
 
-    /// A connection that has come, of which nothing is known yet.
+    /// An accepted connection, before its hello.
     pub(super) fn accepted(socket: Held, registry: Registry, local: SocketAddr) -> Self {
         let unknown = SocketAddr::new(local.ip(), 0);
         Self::new(Some(socket), registry, Stage::Accepting, local, unknown)
@@ -121,10 +121,10 @@ impl ShmPort {
         self.fail(PortError::System(libc::EPROTO))
     }
 
-    /// Asks to be woken by the descriptor. Returns whether there is something to wait for: if not, there is something
+    /// Arms the wake-up by the descriptor. Returns whether there is something to wait for: if not, there is something
     /// to do.
     pub(crate) fn sleep(&mut self, interest: Interest) -> bool {
-        // Signals of old: none may be taken between the marks and the wait.
+        // Old signals: none may be read between the marks and the wait.
         self.drain();
         if self.is_gone || self.broken.is_some() {
             return false;
@@ -135,7 +135,7 @@ impl ShmPort {
         let waits = rings
             .sleep_to_read(least)
             .and_then(|reads| Ok(reads & rings.sleep_to_write(interest.writable, self.was_short)?));
-        // The next call finds the violation again, and tells.
+        // The next call finds the violation again, and reports it.
         self.empty = LOOK_AFTER;
         self.wake(wakes);
         waits.unwrap_or(false)
@@ -157,7 +157,7 @@ impl ShmPort {
                 Ok(_) if signal[0] == DECLINED => (self.is_declined, self.is_gone) = (true, true),
                 Ok(_) => {}
                 Err(number) if would_block(number) || has_failed => return,
-                // It has closed its end and had not read all; what it has said stands behind the error.
+                // It has closed its end without reading all; its last message is behind the error.
                 Err(_) => (self.is_gone, has_failed) = (true, true),
             }
         }
@@ -165,12 +165,12 @@ impl ShmPort {
 
     fn wake(&self, is_due: bool) {
         if let Some(socket) = self.socket.as_ref().filter(|_| is_due) {
-            // Where there is no room there are signals enough; where nobody is, the next receive finds out.
+            // Where there is no room there are enough signals; where there is no peer, the next receive finds out.
             let _ = passing::send(socket, &[0]);
         }
     }
 
-    /// Goes on with the set-up.
+    /// Continues the set-up.
     fn go_on(&mut self) -> Result<bool, PortError> {
         if let Some(error) = self.broken {
             return Err(error);
@@ -184,7 +184,7 @@ impl ShmPort {
             Err(number) if would_block(number) => return Ok(false),
             Err(number) => {
                 if let Some(socket) = &self.socket {
-                    // Who has connected may have another way.
+                    // The caller may fall back to another transport.
                     let _ = passing::send(socket, &[DECLINED]);
                 }
                 return Err(self.fail(from_number(number)));
@@ -201,12 +201,13 @@ impl ShmPort {
             return Err(libc::ECONNRESET);
         }
         let (Some(hello), Some(memory)) = (Hello::decode(&bytes[..length]), memory) else { return Err(libc::EPROTO) };
-        // By its address a peer is known, or is not: nobody comes from another host, or calls one.
+        // The address identifies a peer: it must be of this host, and call this host.
         let calls_this_host = hello.to.ip().is_unspecified() || is_of_this_host(hello.to.ip());
         if !is_of_this_host(hello.from.ip()) || !calls_this_host {
             return Err(libc::EPROTO);
         }
-        // All of it is there from the start, so that no touch fails later: a caller does not choose how much that is.
+        // All of it is allocated from the start, so that no access fails later: a caller must not choose how much that
+        // is.
         if hello.capacity.bytes() > MOST_CAPACITY as usize {
             return Err(libc::EPROTO);
         }
@@ -218,7 +219,8 @@ impl ShmPort {
         Ok(Stage::Standing(Box::new(Rings::new(mapping, Side::Accepted))))
     }
 
-    /// What is there to be received. The order is that what a process has written before it ended is seen.
+    /// The number of readable bytes. Checked in this order so that everything that a process has written before it
+    /// ended is seen.
     fn look(&mut self) -> Result<(usize, Rest), PortError> {
         let Stage::Standing(rings) = &mut self.stage else { return Ok((0, Rest::Open)) };
         let mut found = rings.look();
@@ -233,12 +235,12 @@ impl ShmPort {
         found.map_err(|violation| self.caught(violation))
     }
 
-    /// Why the other side is gone, as far as it has said so.
+    /// Why the other side is gone, as far as it has reported it.
     const fn why_gone(&self) -> PortError {
         if self.is_declined { PortError::Declined } else { PortError::Reset }
     }
 
-    /// Whether the other side is gone, which is looked after now and then.
+    /// Whether the other side is gone, which is checked now and then.
     fn check_gone(&mut self) -> bool {
         self.empty += 1;
         if self.empty >= LOOK_AFTER && !self.is_gone {
@@ -248,7 +250,7 @@ impl ShmPort {
         self.is_gone
     }
 
-    /// Nothing was taken: perhaps nobody will ever make room. Who is only waiting to send may not receive any more.
+    /// Nothing was written: there may never be room again. A side that only waits to send may not receive any more.
     #[cold]
     fn find_room_in_vain(&mut self) -> Result<usize, PortError> {
         if self.check_gone() { Err(self.why_gone()) } else { Ok(0) }
@@ -267,7 +269,7 @@ impl ShmPort {
         }
     }
 
-    /// As a socket answers when memory is not there: EFAULT.
+    /// As a socket reports invalid memory: EFAULT.
     #[cold]
     fn stopped(&mut self, stop: Stop) -> PortError {
         self.fail(PortError::System(match stop {
@@ -289,7 +291,7 @@ impl ShmPort {
         }
     }
 
-    /// Whether this process has the rings: a child by fork(2) has not.
+    /// Whether this process has the rings: a child by fork(2) does not.
     fn has_rings(&self) -> bool {
         matches!(&self.stage, Stage::Standing(rings) if rings.are_here())
     }
@@ -324,7 +326,7 @@ impl Port for ShmPort {
                         break;
                     }
                 }
-                // It will be told by the next call.
+                // The next call reports it.
                 Err(_) if sent > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -362,7 +364,7 @@ impl Port for ShmPort {
                         break;
                     }
                 }
-                // It will be told by the next call.
+                // The next call reports it.
                 Err(_) if total > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -372,7 +374,7 @@ impl Port for ShmPort {
 
     fn is_still(&mut self) -> bool {
         let Stage::Standing(rings) = &self.stage else { return false };
-        // Now and then a receive looks whether the other side is still there.
+        // Now and then a receive checks whether the other side is still there.
         let is_still = self.broken.is_none() && !self.is_gone && rings.is_still() && self.empty + 1 < LOOK_AFTER;
         self.empty += u32::from(is_still);
         is_still
@@ -383,7 +385,8 @@ impl Port for ShmPort {
     }
 
     fn check_peer(&mut self, _now: Time) -> Result<(), PortError> {
-        // The next receive looks whether the other side is there. A program that is stopped is waited for, as over TCP.
+        // The next receive checks whether the other side is there. A program that is suspended is waited for, as over
+        // TCP.
         self.empty = LOOK_AFTER;
         Ok(())
     }
@@ -450,7 +453,7 @@ impl Port for ShmPort {
         }
         let Stage::Standing(rings) = &mut self.stage else { return Err(PortError::Reset) };
         let copied = match rings.copy_lent(self.socket.as_deref(), &self.registry, lent, into) {
-            // This side's memory: the stream is as it was.
+            // This side's memory: the stream is unaffected.
             Err(error @ PortError::Memory(_)) => return Err(error),
             Ok(()) => rings.borrower.give_back(),
             Err(error) => Err(error),
@@ -480,7 +483,7 @@ impl Port for ShmPort {
             && let Stage::Standing(rings) = &mut self.stage
         {
             rings.lender.revoke();
-            // Closing the socket wakes.
+            // Closing the socket wakes the peer.
             let _ = rings.abort();
         }
         self.socket = None;

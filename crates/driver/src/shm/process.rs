@@ -1,6 +1,6 @@
-//! The process at the other end of a connection, by a descriptor that never comes to stand for another one
-//! (pidfd_open(2)). A number alone does: once a process has ended and was waited for, the next may get its number,
-//! while a child of the first still holds the socket.
+//! The process at the other end of a connection, by a descriptor that never refers to another one (pidfd_open(2)). A
+//! number alone may: once a process has ended and was waited for, the next may get its number, while a child of the
+//! first still holds the socket.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -21,10 +21,10 @@ pub(super) struct PeerProcess {
 }
 
 impl PeerProcess {
-    /// Who connected, or listened, at the other end. `None`: it has no number here, or has ended, or the kernel can't
-    /// tell it from another process.
+    /// The process that connected, or listened, at the other end. `None`: it has no number here, or has ended, or the
+    /// kernel cannot tell it from another process.
     pub(super) fn of(socket: &Socket, shared: FileId) -> Option<Self> {
-        // Where few descriptors are left they are the program's: without one nothing is read.
+        // The last descriptors are reserved for the program: without one nothing is read.
         if !has_descriptors() {
             return None;
         }
@@ -50,19 +50,19 @@ impl AsFd for PeerProcess {
 }
 
 /// The process that has this number now, if it is the peer: it has mapped the connection's memory, which children do
-/// not inherit and which nobody else has been given.
+/// not inherit and which is passed to no other process.
 fn by_number(number: libc::pid_t, shared: FileId) -> Option<OwnedFd> {
-    // SAFETY: The call touches no memory. It is there from Linux 5.3 on.
+    // SAFETY: The call accesses no memory. It exists since Linux 5.3.
     let opened = uninterrupted(|| unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) }).ok()?;
-    // SAFETY: A descriptor that was made just now and belongs to nobody.
+    // SAFETY: A new descriptor that has no other owner.
     let descriptor = unsafe { OwnedFd::from_raw_fd(i32::try_from(opened).ok()?) };
-    // The file is of the process that the descriptor stands for if that still runs afterwards.
+    // The file belongs to the process of the descriptor if that still runs afterwards.
     (maps(number, shared) && !passing::is_readable(descriptor.as_fd())).then_some(descriptor)
 }
 
 /// Whether a process maps a file (proc_pid_maps(5)).
 fn maps(number: libc::pid_t, file: FileId) -> bool {
-    // Its numbers are those of another namespace where /proc is that one's.
+    // Its numbers belong to another namespace where /proc is that one's.
     let is_own = fs::read_link("/proc/self").is_ok_and(|own| own.to_str() == Some(&std::process::id().to_string()));
     let Ok(list) = fs::File::open(format!("/proc/{number}/maps")) else { return false };
     is_own && BufReader::new(list).lines().map_while(Result::ok).any(|line| file_of(&line) == Some(file))

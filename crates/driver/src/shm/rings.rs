@@ -14,30 +14,30 @@ use super::passed;
 use super::shared::Shared;
 use crate::vectors::Vectors;
 
-/// So many bytes are written before the other side is told, so that both work at a long message at the same time.
+/// This many bytes are written before the other side is told, so that both work at a long message at the same time.
 pub(super) const CHUNK_BYTES: usize = 16 << 10;
 
-/// Which side of a connection.
+/// A side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Connected,
     Accepted,
 }
 
-/// What a step has done.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) bytes: usize,
-    /// The other side sleeps and is to be woken.
+    /// Whether the other side sleeps and is to be woken.
     pub(super) wakes: bool,
 }
 
-/// Why a step can't go on.
+/// Why a step cannot continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
-    /// The other side breaks the rules.
+    /// The other side violates the protocol.
     Violation,
-    /// This side's memory is not there any more.
+    /// This side's memory is gone.
     Fault,
 }
 
@@ -89,10 +89,10 @@ impl Rings {
         self.mapping.is_here()
     }
 
-    /// Writes what fits.
+    /// Writes as much as fits.
     ///
     /// # Errors
-    /// The other side breaks the rules, or the memory of the vectors has gone. What was written before stays.
+    /// The other side violates the protocol, or the memory of the vectors is gone. What was written before stays.
     pub(super) fn write<const N: usize>(&mut self, vectors: &Vectors<'_, N>) -> Result<Moved, Stop> {
         let bytes = vectors.bytes().min(self.producer.room(vectors.bytes())?);
         let mut from = Cursor::new(vectors.addresses());
@@ -110,7 +110,7 @@ impl Rings {
         Ok(moved)
     }
 
-    /// Writes what fits of few bytes, [`CHUNK_BYTES`] at most, as [`Rings::write`].
+    /// Writes as much as fits of few bytes, [`CHUNK_BYTES`] at most, as [`Rings::write`].
     #[inline]
     pub(super) fn write_bytes(&mut self, bytes: &[u8]) -> Result<Moved, Violation> {
         let count = bytes.len().min(self.producer.room(bytes.len())?).min(CHUNK_BYTES);
@@ -120,8 +120,8 @@ impl Rings {
         let mut from = bytes[..count].as_ptr();
         for span in self.producer.spans(count).0 {
             if span.length > 0 {
-                // SAFETY: The spans together are as long as the slice that is borrowed, and this is where one of them
-                // goes on.
+                // SAFETY: The spans together are as long as the borrowed slice, and this is where one of them
+                // continues.
                 unsafe { self.mapping.copy_in(self.outward, span, from) };
                 from = from.wrapping_add(span.length);
             }
@@ -129,7 +129,7 @@ impl Rings {
         Ok(Moved { bytes: count, wakes: self.producer.publish(count) })
     }
 
-    /// Reads what is there, [`CHUNK_BYTES`] at most, as [`Rings::read`].
+    /// Reads the bytes that are there, [`CHUNK_BYTES`] at most, as [`Rings::read`].
     #[inline]
     pub(super) fn read_bytes(&mut self, into: &mut [u8]) -> Moved {
         let count = into.len().min(self.consumer.known().bytes).min(CHUNK_BYTES);
@@ -144,23 +144,23 @@ impl Rings {
         Moved { bytes: count, wakes: self.consumer.consume_quietly(count) }
     }
 
-    /// Whether there is nothing to be read, and nothing new to be seen.
+    /// Whether there is nothing to read, and nothing new.
     #[inline]
     pub(super) fn is_still(&self) -> bool {
         !self.lender.has_lent() && self.consumer.is_still()
     }
 
-    /// What is there, and what comes after it.
+    /// The number of readable bytes, and what follows them.
     #[inline]
     pub(super) fn look(&mut self) -> Result<(usize, Rest), Violation> {
         let available = self.consumer.look()?;
         Ok((available.bytes, available.rest))
     }
 
-    /// Reads what is there, as far as there is room. After [`Rings::look`].
+    /// Reads the bytes that are there, as far as there is room. After [`Rings::look`].
     ///
     /// # Errors
-    /// The memory of the vectors has gone.
+    /// The memory of the vectors is gone.
     pub(super) fn read<const N: usize>(&mut self, vectors: &Vectors<'_, N>) -> Result<Moved, Stop> {
         let bytes = vectors.bytes().min(self.consumer.known().bytes);
         let mut to = Cursor::new(vectors.addresses());
@@ -177,8 +177,8 @@ impl Rings {
         Ok(moved)
     }
 
-    /// Copies the next run that the other side lends to its place: by reading its process, or where that can't be
-    /// read any more, from a copy that it passes.
+    /// Copies the next run that the other side lends: by reading its process, or where that cannot be read any more,
+    /// from a copy that it passes.
     pub(super) fn copy_lent(
         &mut self,
         socket: Option<&Socket>,
@@ -192,7 +192,7 @@ impl Rings {
                 self.borrower.ask_for_copies(socket);
                 passed::take(socket, || self.lender.pass(socket), registry, into)
             }
-            // Its number may be another process's by now, unless it is still there.
+            // Another process may have its number by now, unless it is still there.
             Ok(()) if !self.borrower.has_read_peer(socket) => {
                 Borrower::wipe(registry, into);
                 Err(PortError::Reset)
@@ -201,22 +201,22 @@ impl Rings {
         }
     }
 
-    /// Nothing more will be written. Returns whether the other side is to be woken.
+    /// Ends writing. Returns whether the other side is to be woken.
     pub(super) fn end(&mut self) -> bool {
         !self.producer.is_ended() && self.producer.end()
     }
 
-    /// Gives up. Returns whether the other side is to be woken.
+    /// Aborts. Returns whether the other side is to be woken.
     pub(super) fn abort(&mut self) -> bool {
         self.producer.abort()
     }
 
-    /// Before a sleep: the other side hears of all that was read. Returns whether it is to be woken.
+    /// Before a sleep: publishes all that was read. Returns whether the other side is to be woken.
     pub(super) fn settle(&mut self) -> bool {
         self.consumer.settle()
     }
 
-    /// Asks to be woken when `least` bytes can be read (`None`: for none). Returns whether there is something to wait
+    /// Arms the wake-up for `least` readable bytes (`None`: disarms it). Returns whether there is something to wait
     /// for.
     pub(super) fn sleep_to_read(&mut self, least: Option<usize>) -> Result<bool, Violation> {
         match least {
@@ -228,9 +228,9 @@ impl Rings {
         }
     }
 
-    /// Asks to be woken when a quarter of the ring is free, and where something is lent, when that comes back; then
-    /// room counts only if the last write found too little (`was_short`): else there is nothing to be written. Returns
-    /// whether there is something to wait for.
+    /// Arms the wake-up for a free quarter of the ring, and where something is lent, for its return; room then counts
+    /// only if the last write found too little (`was_short`): otherwise there is nothing to write. Returns whether
+    /// there is something to wait for.
     pub(super) fn sleep_to_write(&mut self, wanted: bool, was_short: bool) -> Result<bool, Violation> {
         self.producer.rise();
         self.lender.rise();
@@ -248,7 +248,7 @@ impl Rings {
     }
 }
 
-/// Where the next bytes of a list of vectors are.
+/// A position in a list of vectors.
 struct Cursor<I> {
     vectors: I,
     at: *mut u8,
@@ -260,7 +260,7 @@ impl<I: Iterator<Item = (*mut u8, usize)>> Cursor<I> {
         Self { vectors, at: core::ptr::null_mut(), left: 0 }
     }
 
-    /// Goes on along spans of the ring and vectors side by side: `copy` has parts that lie whole in both.
+    /// Walks along spans of the ring and vectors together: `copy` gets parts that are contiguous in both.
     fn meet(
         &mut self,
         spans: Spans,

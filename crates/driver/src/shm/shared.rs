@@ -6,12 +6,12 @@ use weft_ring::{Block, Word, Words};
 
 use super::memory::{Mapping, Way};
 
-/// The shared words of one ring, and what keeps them mapped.
+/// The shared words of one ring, and their mapping.
 #[derive(Debug)]
 pub(super) struct Shared {
     mapping: Arc<Mapping>,
     way: Way,
-    /// That of the runs that are lent.
+    /// Whether it is a ring of lent runs.
     is_runs: bool,
 }
 
@@ -20,7 +20,7 @@ impl Shared {
         Self { mapping: Arc::clone(mapping), way, is_runs: false }
     }
 
-    /// Those of the runs that are lent.
+    /// Those of the lent runs.
     pub(super) fn runs(mapping: &Arc<Mapping>, way: Way) -> Self {
         Self { mapping: Arc::clone(mapping), way, is_runs: true }
     }

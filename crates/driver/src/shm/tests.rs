@@ -1,4 +1,4 @@
-//! Both ends in one process, and now and then in two. Waiting is for events, with a limit that only a failure reaches.
+//! Both ends in one process, and now and then in two. Tests wait for events, with a limit that only a failure reaches.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -176,7 +176,7 @@ fn only_what_both_want_is_shared() {
     assert!(!active.keeps_bytes() && !passive.keeps_bytes());
     let (active, passive) = bench.pair();
     assert!(active.keeps_bytes() && passive.keeps_bytes());
-    // Another one cannot have the name: it is there for TCP alone.
+    // A second listener cannot have the name: it serves TCP alone.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let squatter = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
     squatter.bind(&SockAddr::unix(name_of(taken)).unwrap()).unwrap();
@@ -262,7 +262,7 @@ fn one_direction_ends_and_the_other_goes_on() {
     assert_eq!(bench.end(&mut passive), Ok(Received::End));
     assert_eq!(passive.send(&[Piece::Bytes(b"answer")]), Ok(6));
     assert_eq!(bench.receive_exactly(&mut active, 6), b"answer");
-    // What was written before it was dropped is there after.
+    // Bytes written before it was dropped can still be read.
     assert_eq!(passive.send(&[Piece::Bytes(b"bye")]), Ok(3));
     drop(passive);
     assert_eq!(bench.receive_exactly(&mut active, 3), b"bye");
@@ -333,7 +333,7 @@ fn a_child_keeps_nobody_waiting() {
     drop(active);
     assert_eq!(bench.end(&mut passive), Ok(Received::End));
     drop(listener);
-    // A child that another test makes at this very moment may have a copy of the listener until it has let go of it.
+    // A child that another test makes at this very moment may have a copy of the listener until it has closed it.
     let mut port = bench.connect(address);
     let refused = port.poll_connected().and_then(|_| bench.end(&mut port));
     assert!(matches!(refused, Err(PortError::NotShared | PortError::Reset)), "{refused:?}");
@@ -354,15 +354,15 @@ fn a_child_may_drop_copies() {
     assert_eq!(bench.receive_exactly(&mut passive, 10), b"still here");
 }
 
-// --- other sides that do what they like
+// --- untrusted peers
 
-/// Somebody who speaks the first words, and then writes what it likes.
+/// An untrusted peer that sends a valid hello, and then writes anything.
 struct Stranger {
     socket: Socket,
     mapping: Mapping,
 }
 
-/// Where nobody listens. The address is one that only this process uses, so that nobody takes the port meanwhile.
+/// An address without a listener. Only this process uses it, so that no other process takes the port meanwhile.
 fn free_address() -> SocketAddr {
     let [.., high, low] = std::process::id().to_be_bytes();
     std::net::TcpListener::bind((std::net::Ipv4Addr::new(127, 77, high, low), 0)).unwrap().local_addr().unwrap()
@@ -425,7 +425,7 @@ fn who_dies_is_missed_once_its_last_words_are_read() {
     drop(stranger);
     assert_eq!(bench.receive_exactly(&mut port, 5), b"words");
     assert_eq!(bench.end(&mut port), Err(PortError::Reset));
-    // Also by who polls, and never sleeps.
+    // Also by a side that polls, and never sleeps.
     let (stranger, mut port) = Stranger::connect(&mut bench);
     assert_eq!(port.receive(&mut [ReceivePiece::Staging(&mut [0; 8])]), Ok(Received::Nothing));
     drop(stranger);
@@ -447,7 +447,7 @@ fn signals_for_nothing_do_no_harm() {
     stranger.write(Way::There, Word::Produced, 3);
     assert!(bench.wait().iter().any(|ready| ready.token == Token(3)));
     assert_eq!(bench.receive_exactly(&mut port, 3), [0; 3]);
-    // A ring that is never emptied takes what it holds.
+    // A ring that is never emptied accepts its capacity.
     assert_eq!(port.send(&[Piece::Bytes(&[0; 5000])]), Ok(4096));
     assert_eq!(port.send(&[Piece::Bytes(&[0; 5000])]), Ok(0));
 }
@@ -465,7 +465,7 @@ fn first_words_that_are_none_are_refused() {
     let (good, larger) = (hello(capacity), hello(Capacity::new(8192).unwrap()));
     let mut to_group = good;
     to_group[42..46].copy_from_slice(&[224, 0, 0, 1]);
-    // More than Weft itself makes, by a process of the same user that would have this one take any amount.
+    // More than Weft itself makes, by a process of the same user that would make this one allocate any amount.
     let huge = Capacity::new(2 * RING as u32).unwrap();
     let (huge_memory, huge) = (memory::make(huge).unwrap(), hello(huge));
     let mut long = [0; 64];
@@ -501,11 +501,11 @@ fn first_words_that_are_none_are_refused() {
 #[test]
 fn callers_leave_descriptors_to_the_program() {
     const LIMIT: u64 = 128;
-    // An eighth, but for the one of the caller that is not taken any more: both ends are in this process.
+    // An eighth, except the one of the caller that is not accepted: both ends are in this process.
     const LEFT: usize = 128 / 8 - 1;
     let outcome = in_child(|| {
         let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
-        // SAFETY: Nothing that this process has open is used any more; the structure is read during the call alone.
+        // SAFETY: No descriptor of this process is used any more; the structure is read during the call alone.
         unsafe {
             assert_eq!(libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0), 0);
             assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
@@ -553,7 +553,7 @@ fn a_name_that_somebody_else_has_is_told_of() {
 #[test]
 fn who_is_declined_knows_it() {
     let mut bench = Bench::new();
-    // Somebody who takes nothing, under the name of an address that is free.
+    // A listener that declines everything, at a free address.
     let at = free_address();
     let declining = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
     declining.bind(&SockAddr::unix(name_of(at)).unwrap()).unwrap();
@@ -582,7 +582,7 @@ fn another_user_is_turned_away() {
     let mut listener = bench.listen("127.0.0.1:0");
     let address = SockAddr::unix(name_of(listener.local_address())).unwrap();
     let outcome = in_child(|| {
-        // SAFETY: Calls that are allowed after a fork; the address is as long as said.
+        // SAFETY: Calls that are allowed after a fork; the address has the given length.
         unsafe {
             if libc::setresuid(65_534, 65_534, 65_534) != 0 {
                 return 2;
@@ -600,7 +600,7 @@ fn another_user_is_turned_away() {
     }
 }
 
-/// `WEFT_KILLS` says how often; 1000 times at times.
+/// `WEFT_KILLS` is the number of repetitions; 1000 now and then.
 #[test]
 fn a_process_that_is_killed_while_it_writes_leaves_good_bytes_and_then_a_reset() {
     let kills = std::env::var("WEFT_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
@@ -624,7 +624,7 @@ fn a_process_that_is_killed_while_it_writes_leaves_good_bytes_and_then_a_reset()
                 Err(error) => break error,
             }
             if received >= most {
-                // SAFETY: Our own child, which nobody has waited for.
+                // SAFETY: Our own child, which has not been waited for.
                 unsafe { libc::kill(child, libc::SIGKILL) };
             }
         };
@@ -634,9 +634,9 @@ fn a_process_that_is_killed_while_it_writes_leaves_good_bytes_and_then_a_reset()
     }
 }
 
-/// A child that connects and writes for ever.
+/// A child that connects and writes forever.
 fn spawn_writer(address: SocketAddr) -> libc::pid_t {
-    // SAFETY: The child keeps to itself. It allocates, which the C library allows after a fork.
+    // SAFETY: The child shares nothing. It allocates, which the C library allows after a fork.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {

@@ -1,4 +1,4 @@
-//! Setting up: addresses, who listens, children by fork.
+//! Connecting: addresses, listeners, children by fork.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn a_local_address_can_be_chosen() {
 #[test]
 fn nobody_listens() {
     let mut bench = Bench::new();
-    // Bound but not listening: nobody else can take the port number meanwhile.
+    // Bound but not listening: no other process can take the port number meanwhile.
     let holder = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     holder.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
     let remote = holder.local_addr().unwrap().as_socket().unwrap();
@@ -78,7 +78,7 @@ fn a_child_keeps_nobody_waiting() {
     assert_eq!(passive.receive(&mut [ReceivePiece::Staging(&mut [0])]), Ok(Received::End));
     let mut late = bench.network.connect(address, PortOptions::default()).unwrap();
     assert_eq!(bench.connected(&mut late), Err(PortError::Refused));
-    // ... and what it has, it still has.
+    // ... and its other connections still work.
     assert_eq!(here.send(&[Piece::Bytes(b"x")]), Ok(1));
     other.network.arm_port(&mut there, Token(6), READ).unwrap();
     assert!(other.wait().iter().any(|ready| ready.token == Token(6) && ready.readable));
@@ -91,7 +91,7 @@ fn a_child_may_use_the_numbers_of_sockets_and_drop_copies() {
     let (mut active, mut passive) = bench.pair();
     let number = active.descriptor().unwrap().as_raw_fd();
     let status = fork::in_child(|| {
-        // SAFETY: Asks about a number; the copy in this child alone is dropped.
+        // SAFETY: Checks a number; only the copy in this child is dropped.
         unsafe {
             let mut kind = 0;
             let mut length = size_of_val(&kind) as libc::socklen_t;
@@ -113,7 +113,7 @@ fn addresses_that_cannot_be_used() {
     let options = PortOptions::default();
     let twice = bench.network.listen(listener.local_address(), Backlog(1), options).map(drop);
     assert_eq!(twice, Err(PortError::AddressInUse));
-    // TEST-NET-1 (RFC 5737) is nobody's.
+    // No host has TEST-NET-1 (RFC 5737).
     let foreign: SocketAddr = "192.0.2.1:0".parse().unwrap();
     assert_eq!(bench.network.listen(foreign, Backlog(1), options).map(drop), Err(PortError::AddressNotLocal));
     let from_there = PortOptions { local: Some(foreign), ..options };

@@ -1,4 +1,4 @@
-//! Peers that take nothing for long, and hosts that vanish.
+//! Peers that read nothing for long, and hosts that vanish.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn fill(port: &mut TcpPort) -> usize {
     }
 }
 
-/// Looks after the peer as the NIC does, until it is lost or `most` have passed. Returns how long that took.
+/// Checks the peer as the NIC does, until it is lost or `most` has passed. Returns how long that took.
 fn look_after(port: &mut TcpPort, most: Duration) -> Result<(), Duration> {
     static CLOCK: OnceLock<MonotonicClock> = OnceLock::new();
     let (clock, begun) = (CLOCK.get_or_init(MonotonicClock::new), Instant::now());
@@ -81,7 +81,7 @@ struct Switch(socket2::Socket);
 
 impl Switch {
     fn new() -> Option<Self> {
-        // SAFETY: Takes a number; it is this thread that moves.
+        // SAFETY: Takes a number; only this thread moves.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             return None;
         }

@@ -87,7 +87,7 @@ fn a_waker_ends_a_wait() {
     waker.wake();
     let mut ready = Vec::new();
     bench.network.wait(None, &mut ready).unwrap();
-    // Both were one: a look finds nothing, which the descriptor says too.
+    // Both were one: a poll finds nothing, and the descriptor is not readable.
     assert!(!is_readable(bench.network.poll_fd()));
     thread::scope(|scope| {
         for _ in 0..100 {
@@ -100,7 +100,7 @@ fn a_waker_ends_a_wait() {
     assert!(ready.is_empty());
 }
 
-/// Wakes and waits take turns on two threads; a lost wake would wait for ever.
+/// Wakes and waits alternate on two threads; a lost wake would wait forever.
 #[test]
 fn no_wake_is_lost() {
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! Socket addresses as the kernel lays them out (`struct sockaddr_in`, `struct sockaddr_in6`).
+//! Socket addresses in the kernel's layout (`struct sockaddr_in`, `struct sockaddr_in6`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -15,7 +15,7 @@ pub(crate) struct Name {
 impl Name {
     pub(crate) const EMPTY: Self = Self { bytes: [0; BYTES] };
 
-    /// The address for a socket of this family: one for IPv6 takes IPv4 mapped.
+    /// The address for a socket of this family: one for IPv6 uses mapped IPv4.
     pub(crate) fn new(address: SocketAddr, is_ipv6: bool) -> Self {
         match address {
             SocketAddr::V4(v4) if !is_ipv6 => Self::v4(*v4.ip(), v4.port()),
@@ -60,7 +60,7 @@ impl Name {
         if self.family() == libc::AF_INET { 16 } else { 28 }
     }
 
-    /// The address, with IPv4 as IPv4 also where the socket sees it mapped into IPv6. `None`: it is of another family.
+    /// The address, with mapped IPv4 as IPv4. `None`: it is of another family.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         parse(&self.bytes)
     }
@@ -80,8 +80,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<SocketAddr> {
             let ip = Ipv6Addr::from(array::<16>(bytes, 8)?);
             match ip.to_canonical() {
                 IpAddr::V4(ip) => Some(SocketAddr::new(ip.into(), port)),
-                // Without its scope a link-local address means nothing. The flow label is not part of where somebody
-                // is.
+                // Without its scope a link-local address means nothing. The flow label is not part of an address.
                 IpAddr::V6(ip) => Some(SocketAddrV6::new(ip, port, 0, u32::from_ne_bytes(array(bytes, 24)?)).into()),
             }
         }
@@ -89,7 +88,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// `N` bytes from `at` on, if they are there.
+/// `N` bytes from `at` on, if they exist.
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }

@@ -1,8 +1,8 @@
-//! A second socket of a port, connected to the peer that most datagrams go to.
+//! A second socket of a port, connected to the peer that gets most datagrams.
 //!
-//! For each datagram that an unconnected socket sends, the kernel looks for the route, reads whom it is for and checks
+//! For each datagram that an unconnected socket sends, the kernel looks up the route, reads the destination and checks
 //! the source; a connected one has all that (udp(7), connect(2)): a round trip over the loopback takes a fifth less in
-//! the kernel. One peer of a port has such a socket at most: each is one more to look at.
+//! the kernel. One peer of a port has such a socket at most: each is one more to poll.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,27 +14,27 @@ use super::address::Name;
 use super::socket;
 use crate::held::Held;
 
-/// So many sends in a row to one peer, and it gets a socket of its own.
+/// After this many consecutive sends to one peer it gets a socket of its own.
 const SENDS: u32 = 64;
-/// After each further change so many times as many are wanted: to make a socket takes several system calls.
+/// After each further change this many times as many are required: to make a socket takes several system calls.
 const GROWTH: u32 = 4;
 const MOST_SENDS: u32 = 1 << 24;
-/// Looks after the second socket was made in which the unconnected one goes first, at most.
+/// After the second socket was made the unconnected one is polled first in at most this many polls.
 const LOOKS_BEHIND: u32 = 16;
-/// The unconnected one is looked at in each look until so many have brought nothing, then in every so many.
+/// The unconnected one is polled every time until this many polls were empty, then once in this many.
 const REST_LOOKS: u32 = 64;
 const REST_EVERY: u32 = 8;
 
-/// Which socket of a port.
+/// A socket of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The one that takes what comes from anybody.
+    /// The unconnected one, which receives from any peer.
     Any,
-    /// The one that is connected.
+    /// The connected one.
     Connected,
 }
 
-/// A peer, and from where datagrams to it leave.
+/// A peer, and the local address of datagrams to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Path {
     pub(super) to: SocketAddr,
@@ -42,8 +42,8 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// That of a datagram that leaves from a port bound there. `None`: the routes say where it leaves from, and may say
-    /// something else of the next.
+    /// The path of a datagram from a port bound there. `None`: the routes decide the local address, and may decide
+    /// otherwise for the next.
     pub(super) fn of(to: SocketAddr, from: Option<LocalAddress>, bound: IpAddr) -> Option<Self> {
         let own = || (!bound.is_unspecified()).then_some(LocalAddress { ip: bound, interface: 0 });
         let from = from.or_else(own)?;
@@ -52,7 +52,7 @@ impl Path {
     }
 }
 
-/// To whom the last sends went.
+/// The paths of the last sends.
 #[derive(Debug)]
 pub(super) struct Streak {
     path: Option<Path>,
@@ -65,7 +65,7 @@ impl Streak {
         Self { path: None, sends: 0, wanted: SENDS }
     }
 
-    /// One more. Returns whether that was enough in a row.
+    /// Counts a send. Returns whether there were enough in a row.
     pub(super) fn count(&mut self, path: Path) -> bool {
         if self.path != Some(path) {
             (self.path, self.sends) = (Some(path), 0);
@@ -84,9 +84,9 @@ impl Streak {
 pub(super) struct Connected {
     pub(super) socket: PortSocket,
     path: Path,
-    /// Sends in a row to others.
+    /// Consecutive sends to others.
     others: u32,
-    /// It gets no more to send, and goes when nothing is left in it.
+    /// It sends nothing any more, and is closed when it is empty.
     pub(super) is_left: bool,
     order: Order,
 }
@@ -96,13 +96,13 @@ impl Connected {
     pub(super) fn new(port: &Held, path: Path, options: &DatagramOptions) -> Option<Self> {
         let socket = socket::connect(port, path.from, path.to, options).ok()?;
         let is_ipv6 = socket.domain().is_ok_and(|domain| domain == Domain::IPV6);
-        // As the kernel would say it.
+        // As the kernel would report it.
         let peer = Name::new(path.to, is_ipv6).address();
         let socket = PortSocket::new(socket, Some(path.from), peer);
         Some(Self { socket, path, others: 0, is_left: false, order: Order::new() })
     }
 
-    /// Which socket a datagram leaves by.
+    /// The socket that sends a datagram.
     pub(super) fn way_of(&mut self, path: Option<Path>) -> Way {
         if !self.is_left && path == Some(self.path) {
             self.others = 0;
@@ -113,30 +113,30 @@ impl Connected {
         Way::Any
     }
 
-    /// Which to look at, the first one first, and whether also at the other if there is nothing.
+    /// The socket to poll first, and whether also to poll the other if that one is empty.
     pub(super) fn look(&mut self) -> (Way, bool) {
         self.order.look()
     }
 
-    /// What the look at one of them brought.
+    /// Records the result of a poll of one of them.
     pub(super) fn note(&mut self, way: Way, any: bool) {
         self.order.note(way, any);
     }
 
-    /// The next looks are at both.
+    /// The next polls are of both.
     pub(super) fn look_at_both(&mut self) {
         self.order.idle = 0;
     }
 }
 
-/// In which order both sockets are looked at.
+/// The order of polls of both sockets.
 #[derive(Debug)]
 struct Order {
     looks: u32,
-    /// Looks in which nothing came to the unconnected one.
+    /// Consecutive empty polls of the unconnected one.
     idle: u32,
-    /// Looks in which the unconnected one goes first: until what came before there were two has been taken, or so much
-    /// has that others must be busy there.
+    /// Polls in which the unconnected one is first: until the datagrams from before the second socket were received, or
+    /// so many that other peers must be busy there.
     behind: u32,
 }
 

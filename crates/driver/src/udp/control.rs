@@ -1,5 +1,5 @@
-//! Control messages (cmsg(3)): what goes with a datagram beside its bytes. Built and read as bytes, in the kernel's
-//! layout: length with header (a word), level, type, then the data, each message aligned to a word.
+//! Control messages (cmsg(3)): metadata of a datagram. Built and parsed as bytes, in the kernel's layout: length with
+//! header (a word), level, type, then the data, each message aligned to a word.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use weft_base::{Ecn, LocalAddress};
 
 use super::address::array;
 
-/// Enough for all that is asked for together, with room for what a kernel adds.
+/// Enough for all requested ones, with room for additions of a kernel.
 const BYTES: usize = 256;
 /// `struct cmsghdr`.
 const HEADER: usize = size_of::<libc::cmsghdr>();
@@ -49,7 +49,7 @@ impl<'a> Writer<'a> {
         Self { control, length: 0 }
     }
 
-    /// Goes on after `length` bytes of messages.
+    /// Continues after `length` bytes of messages.
     pub(crate) const fn after(control: &'a mut Control, length: usize) -> Self {
         Self { control, length }
     }
@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Where it is to come from (ip(7), IP_PKTINFO; RFC 3542 section 6). An IPv6 socket takes IPv4 mapped.
+    /// The source address (ip(7), IP_PKTINFO; RFC 3542 section 6). An IPv6 socket uses mapped IPv4.
     pub(crate) fn from(&mut self, local: LocalAddress, is_ipv6_socket: bool) {
         match local.ip {
             IpAddr::V4(ip) if !is_ipv6_socket => {
@@ -127,14 +127,14 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// What the control messages of a received datagram say.
+/// The control messages of a received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) to: Option<LocalAddress>,
     pub(crate) ecn: Ecn,
-    /// Several datagrams of this many bytes each came as one (udp(7), UDP_GRO).
+    /// Several datagrams of this many bytes each were merged into one (udp(7), UDP_GRO).
     pub(crate) segment_size: Option<u32>,
-    /// Datagrams that found the socket's buffer full, since the socket was made (socket(7), SO_RXQ_OVFL).
+    /// Datagrams dropped because the socket's buffer was full, since the socket was made (socket(7), SO_RXQ_OVFL).
     pub(crate) overflowed: Option<u32>,
 }
 
@@ -206,11 +206,11 @@ mod tests {
         writer.push(1, 2, &[7; 5]);
         writer.push(3, 4, &[8; 20]);
         let length = writer.length();
-        // SAFETY: All zero is a message header without anything.
+        // SAFETY: All zero is a valid, empty message header.
         let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
         message.msg_control = control.pointer();
         message.msg_controllen = length as _;
-        // SAFETY: The control data is there, as long as said, and is well-formed.
+        // SAFETY: The control data exists, has the given length, and is well-formed.
         unsafe {
             let first = libc::CMSG_FIRSTHDR(&raw const message);
             assert_eq!(((*first).cmsg_level, (*first).cmsg_type), (1, 2));

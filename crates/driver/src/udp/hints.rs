@@ -1,4 +1,4 @@
-//! What ICMP says of datagrams that were sent: the socket's queue of errors (ip(7), IP_RECVERR).
+//! ICMP messages about sent datagrams: the socket's error queue (ip(7), IP_RECVERR).
 
 use core::mem;
 use std::collections::VecDeque;
@@ -10,9 +10,10 @@ use super::address::{self, Name, array};
 use super::control::Control;
 use crate::error::last_error;
 
-/// Hints that wait to be asked for. More are forgotten: hints may be lost on the way as well.
+/// The maximum number of queued hints. Further ones are dropped: hints may be lost in the network as well.
 const HINTS: usize = 32;
-/// Entries taken from the socket's queue at once: somebody may fill it as fast as it is emptied.
+/// The maximum number of entries read from the socket's queue at once: an attacker may fill it as fast as it is
+/// emptied.
 const ENTRIES: usize = 256;
 /// `struct sock_extended_err`.
 const EXTENDED_ERROR: usize = 16;
@@ -23,22 +24,22 @@ const HEADERS_IPV6: u32 = 48;
 #[derive(Debug)]
 pub(crate) struct Hints {
     waiting: VecDeque<Hint>,
-    /// The socket's queue may have more.
+    /// Whether the socket's queue may have more.
     is_more: bool,
 }
 
-/// What emptying the socket's queue has shown.
+/// The result of emptying the socket's queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Drained {
-    /// A datagram was too large for the first link, which carries so many bytes.
+    /// A datagram was too large for the first link, which carries this many bytes.
     pub(crate) link_carries: Option<u32>,
-    /// Something came from the network: the error of a system call may be about that.
+    /// Whether there were network errors: the error of a system call may be about these.
     pub(crate) any_icmp: bool,
 }
 
 /// One entry of the queue.
 enum Entry {
-    /// A datagram was too large for the first link, which carries so many bytes. Not a hint: the call that sent it
+    /// A datagram was too large for the first link, which carries this many bytes. Not a hint: the call that sent it
     /// fails.
     TooLargeHere(u32),
     Hint(Hint),
@@ -57,7 +58,7 @@ impl Hints {
         self.waiting.pop_front()
     }
 
-    /// Takes all from the socket's queue.
+    /// Reads everything from the socket's queue.
     pub(crate) fn drain(&mut self, socket: BorrowedFd<'_>) -> Drained {
         let mut drained = Drained::default();
         for _ in 0..ENTRIES {
@@ -78,10 +79,10 @@ impl Hints {
     }
 }
 
-/// Takes one entry of the queue.
+/// Reads one entry of the queue.
 fn next(socket: BorrowedFd<'_>) -> Option<Entry> {
     let (mut name, mut control, mut quote) = (Name::EMPTY, Control::EMPTY, [0_u8; Quote::MOST]);
-    // The payload of the datagram that caused the error is what is received (recv(2), MSG_ERRQUEUE).
+    // recv(2), MSG_ERRQUEUE: the received bytes are the payload of the datagram that caused the error.
     let mut payload = libc::iovec { iov_base: quote.as_mut_ptr().cast(), iov_len: quote.len() };
     // SAFETY: All zero is a message header with no name, no vectors and no control data.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -93,7 +94,7 @@ fn next(socket: BorrowedFd<'_>) -> Option<Entry> {
     message.msg_controllen = Control::room() as _;
     let quoted = loop {
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: Name, payload and control data have as many bytes as said, and live longer than the call.
+        // SAFETY: Name, payload and control data have the given lengths, and live longer than the call.
         let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
         if let Ok(received) = usize::try_from(received) {
             break received.min(quote.len());
@@ -126,7 +127,7 @@ fn read(name: &Name, control: &Control, length: usize, quote: Quote) -> Option<E
     Some(Entry::Hint(Hint { to, by, what, quote }))
 }
 
-/// ICMP's types and codes have become error numbers.
+/// Maps the error numbers of ICMP types and codes.
 const fn kind(number: i32, largest: u32) -> HintKind {
     match number {
         libc::ECONNREFUSED => HintKind::Refused,
@@ -135,13 +136,13 @@ const fn kind(number: i32, largest: u32) -> HintKind {
     }
 }
 
-/// Whether a call that sends has failed for nothing but what ICMP said of an earlier datagram: no route, and no link of
-/// this host, gives this reason.
+/// Whether a failed send can only be due to ICMP about an earlier datagram: no route, and no link of this host, has
+/// this error.
 pub(crate) const fn is_of_icmp_alone(number: i32) -> bool {
     matches!(number, libc::ECONNREFUSED | libc::EHOSTDOWN | libc::ENONET | libc::ENOPROTOOPT | libc::EPROTO)
 }
 
-/// Whether a call may have failed for what ICMP said of an earlier one (icmp(7); `icmp_err_convert` in the kernel).
+/// Whether a call may have failed because of ICMP about an earlier one (icmp(7); `icmp_err_convert` in the kernel).
 pub(crate) const fn is_of_icmp(number: i32) -> bool {
     matches!(
         number,

@@ -1,4 +1,4 @@
-//! A UDP port: one socket, and a second one for the peer that most goes to.
+//! A UDP port: one socket, and a second one for the peer that gets most datagrams.
 
 mod address;
 mod connected;
@@ -30,11 +30,11 @@ use hints::Hints;
 use receiver::{RECEIVED, Receiver};
 use sender::PIECES;
 
-/// Datagrams that the kernel takes as one (`UDP_MAX_SEGMENTS`, 128 since Linux 6.9).
+/// The maximum number of datagrams per GSO batch (`UDP_MAX_SEGMENTS`, 128 since Linux 6.9).
 const BATCH_DATAGRAMS: u32 = 64;
-/// Bytes that it takes as one: an IP packet (65 535) without the headers of IPv6 and UDP.
+/// The maximum bytes of a GSO batch: an IP packet (65 535) without the headers of IPv6 and UDP.
 const BATCH_BYTES: u32 = 65_535 - 48;
-/// What it brings as one has no more bytes than this.
+/// The maximum bytes of a GRO batch.
 const RECEIVE_BYTES: u32 = 65_536;
 
 /// A UDP port. One on `[::]` carries IPv4 as well; such addresses are given, and shown, as IPv4.
@@ -45,24 +45,23 @@ pub struct UdpPort {
     registry: Registry,
     local: SocketAddr,
     options: DatagramOptions,
-    /// Whether the kernel takes many datagrams as one. It may say so and refuse when the interface can't compute
-    /// checksums.
+    /// Whether the kernel accepts GSO batches. It may refuse them later when the interface cannot compute checksums.
     takes_many: bool,
-    /// How both are watched, since it was last said.
+    /// How both are armed, since the last change.
     watched: Option<(Arc<Epoll>, u64, Interest)>,
     limits: DatagramLimits,
     hints: Hints,
     counters: DatagramCounters,
 }
 
-/// A socket, and what is known of it.
+/// A socket and its state.
 struct PortSocket {
     held: Held,
-    /// The only address that something comes to.
+    /// The only local address that it can receive at.
     only: Option<LocalAddress>,
     receiver: Receiver,
     usual_ecn: UsualEcn,
-    /// The last send found no room.
+    /// Whether the last send found no room.
     is_full: bool,
 }
 
@@ -71,7 +70,7 @@ impl PortSocket {
         Self { held, only, receiver: Receiver::new(peer), usual_ecn: UsualEcn::default(), is_full: false }
     }
 
-    /// Has it reported once. Room is waited for where there was none; `is_first`: or nowhere else.
+    /// Arms it once. For room only where there was none; `is_first`: or the other socket has none either.
     fn watch(&self, (epoll, key, interest): &(Arc<Epoll>, u64, Interest), is_first: bool) -> Result<(), PortError> {
         let writable = interest.writable && (is_first || self.is_full);
         epoll.watch_once(self.as_fd(), *key, Interest { writable, ..*interest })
@@ -84,16 +83,16 @@ impl AsFd for PortSocket {
     }
 }
 
-/// The mark that the socket gives to datagrams of which nothing else is said. To say it with each costs a quarter of a
-/// microsecond, so it follows what is sent mostly.
+/// The socket's default ECN mark. To set the mark of a datagram costs a quarter of a microsecond, so the default
+/// follows the most frequent one.
 #[derive(Default)]
 struct UsualEcn {
     ecn: Ecn,
-    /// Sends with this other mark, less those with the usual one.
+    /// Sends with this other mark, minus those with the default.
     other: (Ecn, u8),
 }
 
-/// After so many more sends with another mark that becomes the usual one.
+/// After this many more sends with another mark that becomes the default.
 const SENDS_TO_LEARN: u8 = 8;
 
 impl UsualEcn {
@@ -117,7 +116,7 @@ impl UdpPort {
         let made = socket::bind(local, options)?;
         let socket = made.socket;
         let address = socket.local_addr().map_err(|error| port_error(&error))?;
-        // What is unspecified stays unspecified, in its family.
+        // Unspecified addresses stay unspecified, in their family.
         let local = address.as_socket().ok_or(PortError::System(libc::EAFNOSUPPORT))?;
         let local = if local.ip().is_unspecified() { Some(local) } else { plain_address(&address) }.unwrap_or(local);
         let limits = limits(&socket);
@@ -138,7 +137,7 @@ impl UdpPort {
         })
     }
 
-    /// Has the kernel report `key` once. Whatever is told of either socket, both are looked at next.
+    /// Arms both sockets under `key`, once. Whichever is reported, both are polled next.
     pub(crate) fn watch(&mut self, epoll: &Arc<Epoll>, key: u64, interest: Interest) -> Result<(), PortError> {
         let watched = self.watched.insert((Arc::clone(epoll), key, interest));
         let Some(connected) = &mut self.connected else { return self.socket.watch(watched, true) };
@@ -149,7 +148,7 @@ impl UdpPort {
         self.socket.watch(watched, !connected.socket.is_full)
     }
 
-    /// By which socket a datagram leaves. Makes the second one when the first has sent enough on one path.
+    /// The socket that sends a datagram. Makes the second one when the first has sent enough on one path.
     fn way_to(&mut self, to: SocketAddr, from: Option<LocalAddress>) -> Way {
         let path = Path::of(to, from, self.local.ip());
         if let Some(connected) = &mut self.connected {
@@ -157,7 +156,7 @@ impl UdpPort {
         }
         let Some(path) = path.filter(|path| self.streak.count(*path)) else { return Way::Any };
         let Some(connected) = Connected::new(&self.socket.held, path, &self.options) else { return Way::Any };
-        // Somebody may sleep until something comes to the port: from now on it may come here.
+        // A thread may sleep until the port receives something: from now on it may be received here.
         if self.watched.as_ref().is_some_and(|watched| connected.socket.watch(watched, false).is_err()) {
             return Way::Any;
         }
@@ -173,7 +172,8 @@ impl DatagramPort for UdpPort {
         let sent = self.send_by(way, batch, to, pieces);
         match (sent, &mut self.connected) {
             (sent @ Err(PortError::Memory(_)), _) => sent,
-            // The address may have left this host, or its interface. Who takes any source says what is wrong.
+            // The address may have been removed from this host, or its interface. The unconnected socket reports the
+            // cause.
             (Err(_), Some(connected)) if way == Way::Connected => {
                 connected.is_left = true;
                 self.send_by(Way::Any, batch, to, pieces)

@@ -15,34 +15,35 @@ use super::{PortSocket, RECEIVE_BYTES, UdpPort};
 use crate::error::{from_number, would_block};
 use crate::vectors::uninterrupted;
 
-/// Runs of datagrams that one call brings at most.
+/// The maximum number of runs per call.
 pub(crate) const RECEIVED: usize = 16;
-/// So often a call is made again that failed for what ICMP said. More is left for the next call.
+/// How often a call is retried that failed because of ICMP. Further errors are left for the next call.
 const TRIES: u32 = 8;
 
-/// Where the kernel writes what goes with each run.
+/// Buffers for the metadata of each run.
 pub(crate) struct Receiver {
     places: Box<[(Name, Control); RECEIVED]>,
-    /// What it said of the runs that came last.
+    /// The metadata of the last runs.
     filled: Box<[Filled; RECEIVED]>,
-    /// What the socket said last of datagrams that found its buffer full.
+    /// The socket's last count of dropped datagrams.
     overflowed: u32,
-    /// Runs to ask for: as many as have come lately. A call for one costs less.
+    /// Runs to request: as many as were received lately. A call for one costs less.
     wanted: usize,
-    /// One has come, and nothing was sent since: if the next call brings one too, more than one is asked for. Who
-    /// answers each before the next comes is not asked for two.
+    /// One run was received, and nothing was sent since: if the next call receives one too, more than one is requested.
+    /// A side that answers each before the next arrives requests one only.
     one_came: bool,
-    /// The last call found nothing.
+    /// Whether the last poll was empty.
     is_dry: bool,
     /// The peer that a socket is connected to.
     peer: Option<SocketAddr>,
-    /// What was there before the socket was connected has been taken: the rest is from the peer, and nobody asks from
-    /// whom. (What the kernel had on its way to the socket when that was connected may come later still. Whom it is for
-    /// is said in the datagram; a call that is answered at a wrong address is as one that was lost.)
+    /// Whether everything received before the socket was connected has been read: the rest is from the peer, and the
+    /// source is not requested. (Datagrams that the kernel had queued for the socket when it was connected may still
+    /// follow. The datagram itself names its destination; a call that is answered at a wrong address is like a lost
+    /// one.)
     is_from_peer: bool,
 }
 
-/// What the kernel said of one run.
+/// The kernel's metadata of one run.
 #[derive(Clone, Copy)]
 struct Filled {
     bytes: usize,
@@ -57,7 +58,7 @@ impl Receiver {
         Self { places, filled, overflowed: 0, wanted: 1, one_came: false, is_dry: false, peer, is_from_peer: false }
     }
 
-    /// Something is sent.
+    /// Something was sent.
     pub(super) fn sends(&mut self) {
         self.one_came = false;
     }
@@ -66,7 +67,7 @@ impl Receiver {
     fn call_for_one(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<Filled, i32> {
         let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let place = &mut self.places[0];
-        // SAFETY: All zero is a message header of nothing.
+        // SAFETY: All zero is a valid, empty message header.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         if !self.is_from_peer {
             (header.msg_name, header.msg_namelen) = (place.0.pointer(), Name::room());
@@ -76,13 +77,13 @@ impl Receiver {
         header.msg_control = place.1.pointer();
         header.msg_controllen = Control::room() as _;
         let (pointer, fd) = (&raw mut header, fd.as_raw_fd());
-        // SAFETY: The header names a place and a buffer that are borrowed exclusively, as long as said.
+        // SAFETY: The header refers to a place and a buffer that are borrowed exclusively, with their lengths.
         let bytes = uninterrupted(|| unsafe { libc::syscall(libc::SYS_recvmsg, fd, pointer, libc::MSG_DONTWAIT) })?;
         let is_cut = header.msg_flags & libc::MSG_TRUNC != 0;
         Ok(Filled { bytes, control: header.msg_controllen as _, is_cut })
     }
 
-    /// As many runs as have come lately, into parts of the buffer. Returns how many were filled.
+    /// Receives as many runs as lately, into parts of the buffer. Returns how many were filled.
     pub(super) fn fill(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -113,7 +114,7 @@ impl Receiver {
     /// recvmmsg(2) into parts of `part` bytes of the buffer, of which there are at least `parts`. Returns how many were
     /// filled.
     fn call(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8], (part, parts): (usize, usize)) -> Result<usize, i32> {
-        // SAFETY: All zero is a message header, or vector, of nothing.
+        // SAFETY: All zero is a valid, empty message header, or vector.
         let mut messages: [libc::mmsghdr; RECEIVED] = unsafe { mem::zeroed() };
         // SAFETY: As above.
         let mut vectors: [libc::iovec; RECEIVED] = unsafe { mem::zeroed() };
@@ -132,8 +133,8 @@ impl Receiver {
         }
         let (pointer, fd) = (messages.as_mut_ptr(), fd.as_raw_fd());
         let (flags, no_timeout) = (libc::MSG_DONTWAIT, core::ptr::null_mut::<libc::timespec>());
-        // SAFETY: The first `parts` headers name places and parts of the buffer that are borrowed exclusively, as long
-        // as said.
+        // SAFETY: The first `parts` headers refer to places and parts of the buffer that are borrowed exclusively, with
+        // their lengths.
         let count =
             uninterrupted(|| unsafe { libc::syscall(libc::SYS_recvmmsg, fd, pointer, parts, flags, no_timeout) })?;
         for (filled, message) in self.filled.iter_mut().zip(&messages[..count]) {
@@ -148,7 +149,7 @@ impl Receiver {
 }
 
 impl UdpPort {
-    /// Looks at one of two sockets.
+    /// Polls one of two sockets.
     pub(super) fn look_by(
         &mut self,
         way: Way,
@@ -158,7 +159,7 @@ impl UdpPort {
         let count = self.receive_by(way, buffer, received);
         if let Some(connected) = &mut self.connected {
             connected.note(way, count != Ok(0));
-            // What comes before it is closed is lost, as on the way.
+            // Datagrams that arrive before it is closed are lost, as in the network.
             if way == Way::Connected && connected.is_left && connected.socket.receiver.is_dry {
                 self.connected = None;
             }
@@ -192,7 +193,7 @@ impl UdpPort {
                     return Ok(received.len() - before);
                 }
                 Err(number) if would_block(number) => return Ok(0),
-                // What waits in the queue of errors takes room from what is to be received.
+                // Entries of the error queue take room from received datagrams.
                 Err(number) if is_of_icmp(number) => {
                     hints.drain(socket.as_fd());
                 }
@@ -214,7 +215,7 @@ impl PortSocket {
         let (name, control) = &self.receiver.places[index];
         let arrival = Arrival::read(control.messages(filled.control));
         if let Some(count) = arrival.overflowed {
-            // The kernel's counter has 32 bits and goes round.
+            // The kernel's counter has 32 bits and wraps.
             counters.overflowed += u64::from(count.wrapping_sub(self.receiver.overflowed));
             self.receiver.overflowed = count;
         }

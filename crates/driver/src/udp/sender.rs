@@ -1,4 +1,4 @@
-//! Sending: many datagrams as one where the kernel takes that (udp(7), UDP_SEGMENT), one by one where it does not.
+//! Sending: GSO batches where the kernel accepts them (udp(7), UDP_SEGMENT), single datagrams where it does not.
 
 use core::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -14,25 +14,24 @@ use super::{BATCH_BYTES, BATCH_DATAGRAMS, PortSocket, UdpPort, socket};
 use crate::error::{from_number, would_block};
 use crate::vectors::{Vectors, send_message};
 
-/// Pieces of one system call: a header and up to three runs of payload for each datagram of a full batch. The kernel
-/// takes up to 1024.
+/// Pieces of one system call: a header and up to three runs of payload for each datagram of a full batch. The kernel's
+/// limit is 1024.
 pub(crate) const PIECES: usize = 256;
-/// So often a call is tried again that failed for what ICMP said of an earlier one. Each try tells the kernel that this
-/// is known.
+/// How often a call is retried that failed because of ICMP about an earlier one. Each try clears one such error.
 const TRIES: u32 = 8;
 
-/// What goes with each datagram of a batch beside its bytes.
+/// The metadata of a batch's datagrams.
 pub(crate) struct Head {
-    /// Of a connected socket no address is said.
+    /// `None` for a connected socket.
     name: Option<Name>,
     control: Control,
     length: usize,
-    /// The address to send from, if one is said. The kernel may refuse it.
+    /// The requested source address. The kernel may refuse it.
     source: Option<IpAddr>,
 }
 
 impl Head {
-    /// `usual`: the mark that datagrams have of which nothing is said.
+    /// `usual`: the socket's default ECN mark.
     fn new(batch: &DatagramBatch, to: SocketAddr, is_ipv6_socket: bool, way: Way, usual: Ecn) -> Self {
         let is_any = way == Way::Any;
         let from = batch.from.filter(|_| is_any);
@@ -49,8 +48,8 @@ impl Head {
         Self { name, control, length, source: from.map(|from| from.ip) }
     }
 
-    /// The header of a message of these bytes, which is one datagram or is cut into many. Valid as long as all of them
-    /// are where they are.
+    /// The header of a message of these bytes, which is one datagram or is cut into many. Valid as long as none of them
+    /// is moved.
     fn message(&mut self, list: &mut [libc::iovec], cut_into: Option<u16>) -> libc::msghdr {
         let mut length = self.length;
         if let Some(bytes) = cut_into {
@@ -74,10 +73,10 @@ impl Head {
     }
 }
 
-/// What came of one system call.
+/// The outcome of one system call.
 enum Outcome {
     Sent,
-    /// The interface's queue was full, and some of it is lost.
+    /// The interface's queue was full, and some datagrams are lost.
     Dropped,
     NoRoom,
     TooLarge(Option<u32>),
@@ -124,11 +123,12 @@ impl UdpPort {
                     return Ok(DatagramSent::Taken(count as u32));
                 }
                 Outcome::NoRoom => return Ok(DatagramSent::Taken(0)),
-                // Too large in a batch is one or the other, and not always says how much passes.
+                // In a batch it is the batch or a datagram that is too large, and the permitted size is not always
+                // reported.
                 Outcome::TooLarge(_) => return self.send_one_by_one(way, &vectors, head, segment),
                 Outcome::Failed(libc::EINVAL | libc::EIO) => {
                     let sent = self.send_one_by_one(way, &vectors, head, segment)?;
-                    // A datagram alone passes, so it was the batch that the kernel would not have.
+                    // A single datagram passes, so the kernel refuses the batch.
                     self.takes_many &= !matches!(sent, DatagramSent::Taken(1..));
                     return Ok(sent);
                 }
@@ -138,7 +138,7 @@ impl UdpPort {
         self.send_one_by_one(way, &vectors, head, segment)
     }
 
-    /// One datagram that is in one piece.
+    /// Sends one datagram that is in one piece.
     fn send_one(&mut self, way: Way, mut head: Head, bytes: &[u8]) -> Result<DatagramSent, PortError> {
         let mut list = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
         let message = head.message(&mut list, None);
@@ -169,7 +169,7 @@ impl UdpPort {
                 Outcome::Sent => {}
                 Outcome::Dropped => self.counters.dropped += 1,
                 Outcome::NoRoom => break,
-                // Both will be told by the next call.
+                // The next call reports either.
                 Outcome::TooLarge(_) | Outcome::Failed(_) if taken > 0 => break,
                 Outcome::TooLarge(bytes) => return Ok(DatagramSent::TooLarge(bytes)),
                 Outcome::Failed(number) => return Err(self.failure(number, &head)),
@@ -179,14 +179,14 @@ impl UdpPort {
         Ok(DatagramSent::Taken(taken))
     }
 
-    /// Sends a message whose header names what is valid for reads during the call. What ICMP says of earlier datagrams
-    /// never fails it: anybody can send that, and as fast as the kernel is asked. In the worst case the message is
-    /// lost.
+    /// Sends a message whose header refers to memory that is valid for reads during the call. ICMP about earlier
+    /// datagrams never fails it: any host can send that, as fast as the kernel is called. In the worst case the message
+    /// is lost.
     fn attempt(&mut self, way: Way, message: &libc::msghdr) -> Outcome {
         let fd = self.socket_of(way).held.as_raw_fd();
         let (mut number, mut is_explained) = (0, false);
         for _ in 0..TRIES {
-            // SAFETY: The header names a name, control data and vectors that live as long as it is borrowed.
+            // SAFETY: The header refers to a name, control data and vectors that live as long as it is borrowed.
             number = match unsafe { send_message(fd, message) } {
                 Ok(_) => {
                     self.socket_of(way).is_full = false;
@@ -196,7 +196,7 @@ impl UdpPort {
                     self.socket_of(way).is_full = true;
                     return Outcome::NoRoom;
                 }
-                // Only who reads the queue of errors is told so (udp(7)).
+                // Reported only with the error queue enabled (udp(7)).
                 Err(libc::ENOBUFS) => return Outcome::Dropped,
                 Err(number) => number,
             };
@@ -217,8 +217,8 @@ impl UdpPort {
     }
 
     fn failure(&self, number: i32, head: &Head) -> PortError {
-        // Of a source that is not of this host, said or bound to, some kernels say EINVAL, and some that there is no
-        // way.
+        // For a source that is not of this host, requested or bound to, some kernels return EINVAL, and some
+        // ENETUNREACH.
         let is_doubted = matches!(number, libc::EINVAL | libc::ENETUNREACH);
         if is_doubted && socket::is_foreign(head.source.unwrap_or(self.local.ip())) {
             return PortError::AddressNotLocal;

@@ -1,5 +1,5 @@
-//! Over loopback, which loses nothing but what a receive buffer has no room for. Waiting is for events, with a limit
-//! that only a failure reaches.
+//! Over loopback, which drops datagrams only when a receive buffer is full. Tests wait for events, with a limit that
+//! only a failure reaches.
 
 use core::time::Duration;
 use std::net::{SocketAddr, UdpSocket};
@@ -49,7 +49,7 @@ impl Bench {
         ready
     }
 
-    /// What a receive brings, once there is something.
+    /// The datagrams of a receive, once there are any.
     fn receive(&mut self, port: &mut UdpPort) -> Vec<ReceivedDatagrams> {
         let mut received = Vec::new();
         while port.receive(&mut self.buffer, &mut received).unwrap() == 0 {
@@ -59,7 +59,7 @@ impl Bench {
         received
     }
 
-    /// So many datagrams, and how many of them came merged with others.
+    /// This many datagrams, and how many of them were merged with others.
     fn datagrams(&mut self, port: &mut UdpPort, count: usize) -> (Vec<Vec<u8>>, usize) {
         let (mut datagrams, mut merged) = (Vec::new(), 0);
         while datagrams.len() < count {
@@ -156,7 +156,7 @@ fn a_kernel_that_refuses_batches_gets_none() {
     let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
     // Batches must have checksums (udp_send_skb in the kernel), so without them it refuses.
     let (fd, one) = (a.socket.as_fd().as_raw_fd(), 1i32);
-    // SAFETY: The descriptor is open; the value is read during the call alone, and as long as said.
+    // SAFETY: The descriptor is open; the value is read during the call alone, with its length.
     let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const one).cast(), 4) };
     assert_eq!(done, 0);
     let had = a.takes_many;
@@ -238,16 +238,16 @@ fn an_answer_comes_from_where_the_question_went() {
         let answer = DatagramBatch { from, ..batch(question.from, 9) };
         assert_eq!(b.send(&answer, &[Piece::Bytes(b"answer")]), Ok(DatagramSent::Taken(1)));
         assert_eq!(bench.receive(&mut a)[0].from, there);
-        // TEST-NET-1 (RFC 5737) is nobody's.
+        // No host has TEST-NET-1 (RFC 5737).
         let foreign = Some(LocalAddress { ip: "192.0.2.1".parse().unwrap(), interface: 0 });
         let sent = b.send(&DatagramBatch { from: foreign, ..answer }, &[Piece::Bytes(b"x")]);
-        // Some kernels say EINVAL, some that there is no way.
+        // Some kernels return EINVAL, some ENETUNREACH.
         assert_eq!(sent, Err(PortError::AddressNotLocal));
         assert_eq!(b.send(&answer, &[Piece::Bytes(b"again")]), Ok(DatagramSent::Taken(1)), "the port stands");
     }
 }
 
-/// As many sends as make a second socket, taken one by one.
+/// As many sends as make a second socket, received one by one.
 fn make_second(bench: &mut Bench, a: &mut UdpPort, b: &mut UdpPort, batch: &DatagramBatch) {
     for _ in 0..64 {
         assert_eq!(a.send(batch, &[Piece::Bytes(b"ping")]), Ok(DatagramSent::Taken(1)));
@@ -297,7 +297,7 @@ fn the_peer_that_most_goes_to_has_a_socket_of_its_own() {
     }
 }
 
-/// Before a second socket is connected it may get what is for the first one.
+/// Before a second socket is connected it may get datagrams for the first one.
 #[test]
 fn what_came_before_a_socket_was_connected_keeps_its_sender() {
     let [peer, stranger] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -334,7 +334,7 @@ fn what_comes_to_a_socket_that_was_made_meanwhile_ends_a_wait() {
         assert_eq!(bench.datagrams(&mut a, 1).0, [b"here"]);
         bench.network.arm_datagram(&mut a, Token(8), READ).unwrap();
     }
-    // The other socket is watched as well.
+    // The other socket is armed as well.
     let mut other = bench.bind("127.0.0.1:0");
     assert_eq!(other.send(&to_a, &[Piece::Bytes(b"more")]), Ok(DatagramSent::Taken(1)));
     assert_eq!(bench.wait(PATIENCE).len(), 1);
@@ -374,7 +374,7 @@ fn a_socket_of_its_own_that_sends_no_more_is_given_up() {
     let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
     let to = batch(b.local_address(), 4);
     make_second(&mut bench, &mut a, &mut b, &to);
-    // SAFETY: A socket that nobody else uses; the call reads and writes no memory.
+    // SAFETY: A socket without other users; the call reads and writes no memory.
     unsafe { libc::shutdown(a.connected.as_ref().unwrap().socket.as_fd().as_raw_fd(), libc::SHUT_WR) };
     assert_eq!(b.send(&batch(a.local_address(), 4), &[Piece::Bytes(b"kept")]), Ok(DatagramSent::Taken(1)));
     for _ in 0..2 {
@@ -406,7 +406,7 @@ fn what_is_too_large_is_told_with_what_passes() {
     }
 }
 
-/// In a network namespace of its own, whose loopback carries no more than Ethernet does.
+/// In a network namespace of its own, whose loopback has Ethernet's MTU.
 #[test]
 fn on_a_link_as_small_as_ethernets() {
     const NAME: &str = "udp::tests::on_a_link_as_small_as_ethernets";
@@ -453,7 +453,7 @@ fn that_nobody_is_there_is_a_hint() {
     let mut bench = Bench::new();
     for local in families() {
         let mut a = bench.bind(local);
-        // Connected to another, so it takes nothing from here, and nobody else can get its number.
+        // Connected to another, so it receives nothing from here, and no other process can get its number.
         let holder = UdpSocket::bind(local).unwrap();
         holder.connect(holder.local_addr().unwrap()).unwrap();
         let to = holder.local_addr().unwrap().into();
@@ -462,14 +462,14 @@ fn that_nobody_is_there_is_a_hint() {
         let by = to.ip().map(|address| address.ip());
         assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused, quote: Quote::of(b"hello") });
         assert_eq!(a.poll_hint(), None);
-        // Nor over a socket of its own, which sends make.
+        // Nor over a socket of its own, made after enough sends.
         for _ in 0..100 {
             assert_eq!(a.send(&batch(to, 9), &[Piece::Bytes(b"hello")]), Ok(DatagramSent::Taken(1)));
         }
         assert!(a.connected.is_some());
         assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused, quote: Quote::of(b"hello") });
         while a.poll_hint().is_some() {}
-        // Unread, it fails nothing that is sent to others.
+        // Unread, it fails no sends to others.
         let mut b = bench.bind(local);
         for round in 0..3 {
             assert_eq!(a.send(&batch(to, 9), &[Piece::Bytes(b"hello")]), Ok(DatagramSent::Taken(1)));
@@ -515,7 +515,7 @@ fn what_finds_the_buffer_full_is_counted() {
             assert_eq!(a.send(&to, &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(1)));
         }
         while b.receive(&mut bench.buffer, &mut received).unwrap() > 0 {}
-        // The next that comes tells.
+        // The next one reports it.
         assert_eq!(a.send(&to, &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(1)));
         received.extend(bench.receive(&mut b));
         let overflowed = b.counters().overflowed;

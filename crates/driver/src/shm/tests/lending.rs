@@ -1,4 +1,4 @@
-//! Bytes that stay where they are until the other end has copied them.
+//! Lending: bytes stay in place until the other end has copied them.
 
 use core::sync::atomic::Ordering;
 
@@ -42,7 +42,7 @@ fn what_is_lent_is_copied_and_comes_back_in_order() {
     let bytes = noise(BYTES);
     let from = region(&bench, bytes.clone(), Access::LOCAL_READ);
     let to = region(&bench, vec![0; BYTES], Access::LOCAL_WRITE | Access::LOCAL_READ);
-    // The pieces of one side are not those of the other.
+    // The pieces of one side differ from those of the other.
     let (out, back) = (from.slice(..).unwrap(), to.slice(..).unwrap());
     for _ in 0..100 {
         let mut lent = [Lent::default(); 3];
@@ -100,7 +100,7 @@ fn what_is_revoked_breaks_the_stream_of_who_copies_it() {
     }
 }
 
-/// One that is put in the place of another, which is dropped.
+/// A placeholder for another port, which is dropped.
 fn nobodys_port() -> crate::ShmPort {
     crate::ShmPort::refused(Registry::new(1, Limits::default()), "127.0.0.1:1".parse().unwrap())
 }
@@ -123,7 +123,7 @@ fn memory_of_this_side_that_is_gone_is_no_fault_of_the_stream() {
     assert_eq!(active.take_returned(), Ok(1));
 }
 
-/// A stranger that the port may read the memory of.
+/// An untrusted peer whose memory the port may read.
 fn lending_stranger(bench: &mut Bench) -> (Stranger, HostPort, Box<u64>) {
     let (stranger, mut port) = Stranger::connect(bench);
     assert!(!port.begin_borrowing(), "nothing that proves it is there");
@@ -140,13 +140,13 @@ fn lending_stranger(bench: &mut Bench) -> (Stranger, HostPort, Box<u64>) {
     (stranger, port, number)
 }
 
-/// Four bytes before a page that can't be read. It stays until the process ends.
+/// Four bytes before an unreadable page. It stays until the process ends.
 fn before_nothing() -> u64 {
     let (size, kind) = (8192, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: A fresh mapping, wherever the system likes.
+    // SAFETY: A new mapping at an address of the kernel's choice.
     let start = unsafe { libc::mmap(core::ptr::null_mut(), size, libc::PROT_READ, kind, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
-    // SAFETY: Its second page, which nobody uses.
+    // SAFETY: Its second page, which is unused.
     assert_eq!(unsafe { libc::mprotect(start.cast::<u8>().add(4096).cast(), 4096, libc::PROT_NONE) }, 0);
     start as u64 + 4092
 }
@@ -161,7 +161,7 @@ fn what_a_stranger_says_of_its_loans_is_judged() {
     let at = |address| [Lent { address, length: 8 }];
     let here = &raw const *number as u64;
     assert_eq!(port.borrow_into(&at(here), &back), Err(broken(libc::EPROTO)));
-    // One that is nowhere; and one of which the end is nowhere.
+    // One at an invalid address; and one whose end is at an invalid address.
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
     stranger.mapping.runs(Way::There).store(Word::Produced, 1);
     assert_eq!(port.borrow_into(&at(NOWHERE), &back), Err(PortError::Unreadable(libc::EFAULT)));
@@ -173,19 +173,19 @@ fn what_a_stranger_says_of_its_loans_is_judged() {
     let (stranger, mut port, number) = lending_stranger(&mut bench);
     stranger.mapping.runs(Way::There).store(Word::Produced, 65);
     assert_eq!(port.borrow_into(&at(&raw const *number as u64), &back), Err(broken(libc::EPROTO)));
-    // Gone: its number may be another's.
+    // Ended: another process may have its number.
     let (stranger, mut port, number) = lending_stranger(&mut bench);
     stranger.mapping.runs(Way::There).store(Word::Produced, 1);
     drop(stranger);
     assert_eq!(port.borrow_into(&at(&raw const *number as u64), &back), Err(PortError::Reset));
-    // It gives back what it never had.
+    // It returns a run that it never borrowed.
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
     stranger.mapping.door(Way::Back).borrows.store(1, Ordering::SeqCst);
     assert!(port.can_lend());
     port.lend(&back, &mut [Lent::default()]).unwrap();
     stranger.mapping.runs(Way::Back).store(Word::Consumed, 2);
     assert_eq!(port.take_returned(), Err(broken(libc::EPROTO)));
-    // It is gone, and gives nothing back.
+    // It has ended, and returns nothing.
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
     stranger.mapping.door(Way::Back).borrows.store(1, Ordering::SeqCst);
     port.lend(&back, &mut [Lent::default()]).unwrap();
@@ -206,14 +206,14 @@ fn no_more_is_lent_than_can_be_counted() {
     assert_eq!(active.lend(&[from.slice(..).unwrap()], lent), Err(PortError::Exhausted));
 }
 
-/// A copy of this process that has a certain number, which is free. `None`: this process may not choose (that takes
+/// A copy of this process that has a given number, which is free. `None`: this process may not choose (that takes
 /// CAP_CHECKPOINT_RESTORE), or the kernel is older than Linux 5.5.
 fn child_with_number(number: libc::pid_t) -> Option<libc::pid_t> {
     // SAFETY: All zero is a request for a child like fork's.
     let mut wanted: libc::clone_args = unsafe { core::mem::zeroed() };
     (wanted.exit_signal, wanted.set_tid, wanted.set_tid_size) = (libc::SIGCHLD as u64, &raw const number as u64, 1);
-    // SAFETY: The request, and the number that it points to, are read during the call alone; without a stack of its
-    // own the child runs on like one of fork(2).
+    // SAFETY: The request, and the number that it points to, are read during the call alone; without a stack of its own
+    // the child runs on like one of fork(2).
     let child = unsafe { libc::syscall(libc::SYS_clone3, &raw const wanted, size_of_val(&wanted)) };
     (child >= 0).then_some(child as libc::pid_t)
 }
@@ -226,8 +226,8 @@ fn kill(child: libc::pid_t) {
     }
 }
 
-/// In a process of its own: connects, proves that it may be read, lends what lies at `lent` and, once it is told to,
-/// ends, leaving a child that keeps its socket.
+/// In a process of its own: connects, proves that it may be read, lends the bytes at `lent` and, when told to, ends,
+/// leaving a child that holds its socket.
 fn leave_a_socket(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: std::io::PipeWriter) -> ! {
     use std::io::{Read, Write};
     let (socket, capacity) = (reach(remote), Capacity::new(4096).unwrap());
@@ -241,7 +241,7 @@ fn leave_a_socket(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: 
     let hello = Hello { capacity, from: "127.0.0.9:9".parse().unwrap(), to: remote };
     passing::send_with(&socket, &hello.encode(), memory.as_fd()).unwrap();
     told.read_exact(&mut [0]).unwrap();
-    // SAFETY: The child only sleeps, and this process leaves at once.
+    // SAFETY: The child only sleeps, and this process exits at once.
     unsafe {
         match libc::fork() {
             0 => loop {
@@ -267,7 +267,7 @@ fn who_has_taken_the_peer_s_number_is_not_read() {
         let remote = listener.local_address();
         let (told, mut tell) = std::io::pipe().unwrap();
         let (mut hears, tells) = std::io::pipe().unwrap();
-        // SAFETY: The child keeps to itself. It allocates, which the C library allows after a fork.
+        // SAFETY: The child shares nothing. It allocates, which the C library allows after a fork.
         let peer = match unsafe { libc::fork() } {
             0 => leave_a_socket(remote, told, tells),
             peer => peer,
@@ -311,7 +311,7 @@ fn who_has_taken_the_peer_s_number_is_not_read() {
     }
 }
 
-/// In a process of its own: lends two runs and says where they lie, then can't be read any more.
+/// In a process of its own: lends two runs and sends their addresses, then cannot be read any more.
 fn lend_and_hide(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: std::io::PipeWriter) -> i32 {
     use std::io::{Read, Write};
     let dumpable = |yes: libc::c_ulong| {
@@ -371,7 +371,7 @@ fn what_was_lent_arrives_though_its_process_can_t_be_read_any_more() {
         let bytes = noise(BYTES);
         assert!(contents(&bench, to.part(0, BYTES as u32)) == [&bytes[100..], &bytes[..100]].concat());
         assert!(contents(&bench, to.part(BYTES as u32, 40_000)) == bytes[7..40_007]);
-        // The stream is as it was: the other side ends it in good order.
+        // The stream is unaffected: the other side ends it in order.
         assert_eq!(bench.end(&mut port), Ok(Received::End));
         status_of(lender)
     });
@@ -394,7 +394,7 @@ fn what_is_passed_in_place_of_loans_is_judged() {
         passing::send(&other, &[0]).unwrap();
         passing::send_with(&other, &[super::super::passed::PASSED], passed).unwrap();
         assert_eq!(super::super::passed::take(&own, || lender.pass(&own), &bench.registry, &back), outcome);
-        // Nobody passes anything any more.
+        // No copy is passed any more.
         drop(other);
         let gone = super::super::passed::take(&own, || lender.pass(&own), &bench.registry, &back);
         assert_eq!(gone, Err(PortError::Reset));
