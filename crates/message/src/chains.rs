@@ -1,7 +1,7 @@
-//! Queues of entries of a slot map, one for each value of something that entries have, found by it.
+//! Queues of entries of a slot map, one for each value of a key that entries have.
 //!
-//! The table holds nothing but the first entry of each queue, 8 bytes: with many queues it is what such a table takes
-//! of the caches that a look into it costs.
+//! The table holds only the first entry of each queue, 8 bytes: with many queues its size decides the cache misses of a
+//! lookup.
 
 use core::hash::{BuildHasher, Hash};
 
@@ -11,9 +11,9 @@ use slotmap::{Key, SlotMap};
 use crate::hash::Seeded;
 use crate::list::{Linked, Links};
 
-/// Entries that stand in queues. Their links are used for that: of the first, the previous one is the last.
+/// Entries of queues. They use its links: the first entry's `previous` is the last.
 pub(crate) trait Chained<K>: Linked<K, 0> {
-    /// What all entries of a queue have alike.
+    /// The key that the entries of a queue share.
     type By: Hash + Eq + Copy;
 
     fn by(&self) -> Self::By;
@@ -45,7 +45,7 @@ impl<K: Key> Chains<K> {
         self.firsts.find(hash, |first| slots[*first].by() == by).copied()
     }
 
-    /// The entry becomes the last of its queue.
+    /// Appends the entry to its queue.
     pub(crate) fn push_back<T: Chained<K>>(&mut self, slots: &mut SlotMap<K, T>, key: K) {
         let by = slots[key].by();
         let hash = self.seeded.hash_one(by);
@@ -61,7 +61,7 @@ impl<K: Key> Chains<K> {
         }
     }
 
-    /// The entry must be in its queue, and leaves it.
+    /// Removes the entry, which must be in its queue.
     pub(crate) fn remove<T: Chained<K>>(&mut self, slots: &mut SlotMap<K, T>, key: K) {
         let by = slots[key].by();
         let Links { previous, next } = core::mem::take(slots[key].links());
@@ -70,7 +70,7 @@ impl<K: Key> Chains<K> {
             if next.is_null() {
                 place.remove();
             } else {
-                // If it is the only one left, it is the last one too.
+                // If only one is left, it is the last one too.
                 slots[next].links().previous = previous;
                 *place.get_mut() = next;
             }

@@ -1,4 +1,4 @@
-//! A fast hash with a seed: what is hashed is chosen by peers, who must not be able to choose what collides.
+//! A fast keyed hash: peers choose what is hashed, and must not be able to choose collisions.
 
 use core::hash::{BuildHasher, Hasher};
 
@@ -26,7 +26,7 @@ impl BuildHasher for Seeded {
     }
 }
 
-/// Takes in words of 64 bits: exclusive or, then both halves of a product with a factor that nobody knows.
+/// Folds in words of 64 bits: exclusive or, then both halves of a product with a secret factor.
 pub(crate) struct Folding {
     state: u64,
     factor: u64,
@@ -47,7 +47,7 @@ impl Hasher for Folding {
     }
 
     fn finish(&self) -> u64 {
-        // Once more, so that the last word reaches all bits.
+        // Again, so that the last word reaches all bits.
         let product = u128::from(self.state) * u128::from(self.factor ^ 0x9e37_79b9_7f4a_7c15);
         product as u64 ^ (product >> 64) as u64
     }
@@ -76,7 +76,7 @@ mod tests {
     fn tags_that_differ_in_few_bits_spread_over_low_and_high_bits() {
         for shift in [0, 8, 16, 32, 52] {
             let hashes: Vec<_> = (0..1024).map(|tag| hash(&Seeded::new(7), [1, tag << shift])).collect();
-            // Thrown at random, 1024 reach 647 of 1024 places.
+            // At random, 1024 reach 647 of 1024 buckets.
             let low: BTreeSet<_> = hashes.iter().map(|hash| hash & 1023).collect();
             let high: BTreeSet<_> = hashes.iter().map(|hash| hash >> 54).collect();
             assert!(low.len() > 550 && high.len() > 550, "{shift}: {} {}", low.len(), high.len());

@@ -1,9 +1,9 @@
-//! What a machine asks of the NIC that it is part of.
+//! The interface of a machine to the NIC that it is part of.
 
 use weft_base::PeerId;
 pub use weft_wire::message::{Parts, RemotePart};
 
-/// Names a one-sided transfer that the machine asked for.
+/// Names a one-sided transfer that the machine has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
@@ -18,22 +18,22 @@ pub struct CallId(pub u64);
 /// Why an operation has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The message was longer than the receive's memory. What fitted is there.
+    /// The message was longer than the receive's memory, which holds the beginning.
     Truncated {
         /// Bytes of the whole message.
         length: u64,
     },
     /// [`crate::Machine::cancel_receive`], [`crate::Machine::cancel_send`].
     Canceled,
-    /// The connection to the peer is lost, or could not be had: the NIC knows why.
+    /// The connection to the peer is lost, or could not be made: the NIC knows why.
     PeerLost,
     /// A limit of this side's memory or of its memory table was reached.
     NoMemory,
-    /// The peer could not take part: it had no memory for it, or broke off.
+    /// The peer refused: it had no memory for it, or aborted.
     Refused,
 }
 
-/// What a completed receive brought.
+/// The result of a completed receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Who sent it.
@@ -42,42 +42,42 @@ pub struct Received {
     pub tag: u64,
     /// The sender's immediate data.
     pub data: Option<u64>,
-    /// Where in the receive's memory it begins: 0 but for receives of many messages.
+    /// Offset of the message in the receive's memory: 0 except for receives of many messages.
     pub offset: u64,
     /// Bytes of it that are in the receive's memory.
     pub length: u64,
 }
 
-/// What the machine asks of the NIC. The NIC passes itself to every call that may lead to one of these; none of them
+/// The services of the NIC to the machine. The NIC passes itself to every call that may use one of these; none of them
 /// calls the machine.
 pub trait Host {
-    /// What the NIC keeps for a send: its memory, and what to say when it completes.
+    /// The NIC's data of a send: its memory, and what to report when it completes.
     type Send;
-    /// What the NIC keeps for a receive.
+    /// The NIC's data of a receive.
     type Receive;
 
-    /// There is something to send to a peer, and no connection: open one. [`crate::Machine::handle_connected`] or
-    /// [`crate::Machine::handle_lost`] answers.
+    /// Opens a connection to a peer, for which there is something to send. Answered by
+    /// [`crate::Machine::handle_connected`] or [`crate::Machine::handle_lost`].
     fn connect(&mut self, peer: PeerId);
-    /// Both sides agree that nothing is under way: close the connection. No answer.
+    /// Closes the connection: both sides agree that nothing is under way. No answer.
     fn disconnect(&mut self, peer: PeerId);
 
-    /// Copies bytes of a message that is sent.
+    /// Copies bytes of a message to send.
     fn fetch(&mut self, send: &Self::Send, offset: u64, out: &mut [u8]);
-    /// Copies bytes of a message that has come.
+    /// Copies bytes of a received message.
     fn place(&mut self, receive: &mut Self::Receive, offset: u64, bytes: &[u8]);
 
     /// Lets a peer read the memory of a send, until [`Host::conceal_source`] or [`Host::sent`]. No parts: there is no
-    /// room for it now, and the peer is to say where to write it instead.
+    /// room for it now, and the peer is to tell where to write it instead.
     ///
     /// # Errors
     /// A limit is reached.
     fn expose_source(&mut self, peer: PeerId, send: &mut Self::Send) -> Result<Parts, Failure>;
-    /// Ends that.
+    /// Ends the exposure of a send's memory.
     fn conceal_source(&mut self, send: &mut Self::Send);
-    /// Lets a peer write `length` bytes of a receive's memory from `offset` on, and no others, until
-    /// [`Host::conceal_sink`] with this offset or the last [`Host::received`]. A receive of many may have several of
-    /// these at a time, for several peers.
+    /// Lets a peer write only these `length` bytes of a receive's memory from `offset` on, until [`Host::conceal_sink`]
+    /// with this offset or the last [`Host::received`]. A receive of many may have several of these at a time, for
+    /// several peers.
     ///
     /// # Errors
     /// A limit is reached.
@@ -88,29 +88,29 @@ pub trait Host {
         offset: u64,
         length: u64,
     ) -> Result<Parts, Failure>;
-    /// Ends that.
+    /// Ends the exposure of a receive's memory.
     fn conceal_sink(&mut self, receive: &mut Self::Receive, offset: u64);
 
-    /// Reads from a peer's memory into a receive's, from `offset` on. [`crate::Machine::handle_transferred`] answers.
+    /// Reads from a peer's memory into a receive's, from `offset` on. Answered by
+    /// [`crate::Machine::handle_transferred`].
     fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut Self::Receive, offset: u64, source: RemotePart);
-    /// Writes from a send's memory, from `offset` on, into a peer's. What is sent to the peer later arrives later.
-    /// [`crate::Machine::handle_transferred`] answers.
+    /// Writes from a send's memory, from `offset` on, into a peer's. Later packets to the peer arrive after it.
+    /// Answered by [`crate::Machine::handle_transferred`].
     fn write(&mut self, peer: PeerId, ticket: Ticket, send: &mut Self::Send, offset: u64, sink: RemotePart);
 
-    /// Memory for an eager message that nobody waits for, which a peer may write. `None` when there is none.
+    /// Memory for an unexpected eager message, which a peer may write. `None` when there is none.
     fn allocate(&mut self, peer: PeerId, length: u64) -> Option<(BufferId, RemotePart)>;
     /// Copies the first `length` bytes of a buffer into a receive's memory, from `offset` on.
     fn unload(&mut self, buffer: BufferId, receive: &mut Self::Receive, offset: u64, length: u64);
-    /// Gives a buffer back.
+    /// Frees a buffer.
     fn free(&mut self, buffer: BufferId);
 
-    /// A send has gone out as far as it can: it waits for the peer's application. It is told of once at most, and
-    /// [`Host::sent`] still follows.
+    /// A send waits only for the peer's application. Called at most once for each send; [`Host::sent`] still follows.
     fn announced(&mut self, send: &mut Self::Send);
     /// A send has completed: its memory is the application's again.
     fn sent(&mut self, send: Self::Send, outcome: Result<(), Failure>);
-    /// A receive has got a message, or failed; with `last`, it is over and its memory is the application's again.
-    /// `what` is `None` when it is over and no (more) message came.
+    /// A receive has got a message, or failed; with `last`, it is complete and its memory is the application's again.
+    /// `what` is `None` when it is complete without a (further) message.
     fn received(
         &mut self,
         receive: &mut Self::Receive,
@@ -119,7 +119,7 @@ pub trait Host {
         last: bool,
     );
 
-    /// A peer calls: the NIC does what the body says and then calls [`crate::Machine::answer`], once.
+    /// A peer's call: the NIC does what the body asks for and then calls [`crate::Machine::answer`], once.
     fn called(&mut self, peer: PeerId, call: CallId, body: &[u8]);
     /// The answer to [`crate::Machine::call`].
     fn answered(&mut self, ticket: Ticket, answer: Result<&[u8], Failure>);

@@ -2,11 +2,11 @@
 //! MPI-BIP (Prylli, Tourancheau, Westrelin: The Design for a High-Performance MPI Implementation on the Myrinet
 //! Network, EuroPVM/MPI 1999), matched on the NIC as in MPI-BIPng (Prylli, Geoffray, Tourancheau, Westrelin).
 //!
-//! [`Machine`] is one endpoint's state. It never touches a connection or an application's memory: what it wants done it
-//! asks of its [`Host`], the NIC. Whoever drives it calls
+//! [`Machine`] is one endpoint's state. It never touches a connection or an application's memory: it uses its [`Host`],
+//! the NIC. Its driver calls
 //! - commands: [`Machine::send`], [`Machine::receive`], [`Machine::peek`], [`Machine::cancel_receive`],
 //!   [`Machine::cancel_send`], [`Machine::call`], [`Machine::answer`];
-//! - what has happened below: `Machine::handle_*`;
+//! - events from below: `Machine::handle_*`;
 //! - and then, while [`Machine::next_ready`] names a peer, [`Machine::poll_packet`], whose bytes are one RDMAP Send to
 //!   that peer.
 #![forbid(unsafe_code)]

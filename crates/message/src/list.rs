@@ -1,4 +1,4 @@
-//! Doubly linked lists through the entries of a slot map: an entry leaves at once, wherever it stands.
+//! Doubly linked lists through the entries of a slot map: an entry can be removed at once, at any position.
 
 use slotmap::{Key, SlotMap};
 
@@ -15,7 +15,7 @@ impl<K: Key> Default for Links<K> {
     }
 }
 
-/// Entries that have links for the lists of a kind; there may be several kinds.
+/// Entries that have links for a kind of list; there may be several kinds.
 pub(crate) trait Linked<K, const KIND: usize> {
     fn links(&mut self) -> &mut Links<K>;
     fn next(&self) -> K;

@@ -1,9 +1,9 @@
-//! Which message goes to which receive.
+//! Matches messages with receives.
 //!
-//! A message goes to the oldest posted receive that takes it, and a receive gets the oldest message that it takes.
-//! Receives and messages with one source and one tag stand in a hash table; so do receives of one tag from anybody.
-//! Receives that ignore bits of the tag stand in a list, in order, and so do all messages: whoever looks for several
-//! tags or sources walks it. A number that grows with each receive says which of two is older.
+//! A message matches the oldest posted receive that accepts it, and a receive the oldest message that it accepts.
+//! Receives and messages with one source and one tag are in a hash table; so are receives of one tag from any source.
+//! Receives that ignore bits of the tag are in a list, in order, and so are all messages: a search for several tags or
+//! sources walks it. A number that grows with each receive decides which of two is older.
 
 use core::hash::{Hash, Hasher};
 
@@ -14,7 +14,7 @@ use crate::chains::{Chained, Chains};
 use crate::hash::Seeded;
 use crate::list::{Linked, Links, List};
 
-/// Which tags a receive takes: those that agree with `tag` in all bits that `ignore` has not.
+/// The tags that a receive accepts: those that agree with `tag` in all bits except `ignore`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The tag.
@@ -30,13 +30,13 @@ new_key_type! {
     pub struct UnexpectedId;
 }
 
-/// Set in [`Exact::source`] of what has a tag: untagged messages are a kind of their own.
+/// Set in [`Exact::source`] if there is a tag: untagged messages are a kind of their own.
 const TAGGED: u64 = 1 << 63;
 
-/// Source and tag, in few bytes: with many of them, what they cost is what they take of the caches.
+/// Source and tag, in few bytes: with many of them, their size decides the cache misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Exact {
-    /// The source's number and 1; 0 for anybody. And [`TAGGED`].
+    /// The source's number plus 1; 0 for any. And [`TAGGED`].
     source: u64,
     tag: u64,
 }
@@ -51,7 +51,7 @@ impl Exact {
         self.source & !TAGGED == 0
     }
 
-    /// The same from anybody.
+    /// The same from any source.
     const fn without_source(self) -> Self {
         Self { source: self.source & TAGGED, tag: self.tag }
     }
@@ -64,7 +64,7 @@ impl Hash for Exact {
     }
 }
 
-/// What a receive takes. Where it ignores no bits of the tag, it stands in the hash table.
+/// What a receive accepts. Where it ignores no bits of the tag, it is in the hash table.
 #[derive(Clone, Copy, Debug)]
 struct Pattern {
     exact: Exact,
@@ -153,12 +153,12 @@ impl<U> Chained<UnexpectedId> for Unexpected<U> {
     }
 }
 
-/// Posted receives, which carry a `P`, and unexpected messages, which carry a `U`.
+/// Posted receives, with a value `P`, and unexpected messages, with a value `U`.
 pub struct Matcher<P, U> {
     posted: SlotMap<PostedId, Posted<P>>,
     posted_exact: Chains<PostedId>,
     posted_wild: List<PostedId, 0>,
-    /// How many exact receives are posted for anybody.
+    /// The number of exact receives posted for any source.
     from_anybody: usize,
     order: u64,
     unexpected: SlotMap<UnexpectedId, Unexpected<U>>,
@@ -167,8 +167,7 @@ pub struct Matcher<P, U> {
 }
 
 impl<P, U> Matcher<P, U> {
-    /// Nothing is posted, and nothing has come. Peers must not be able to guess the seed, or they can choose tags that
-    /// make it slow.
+    /// Empty. Peers must not be able to guess the seed, or they can choose tags that make it slow.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -183,7 +182,7 @@ impl<P, U> Matcher<P, U> {
         }
     }
 
-    /// Posts a receive, which is younger than all others: from a source or from anybody; of these tags, or (`None`) of
+    /// Posts a receive, which is younger than all others: from a source or from any; of these tags, or (`None`) of
     /// untagged messages.
     pub fn post(&mut self, source: Option<PeerId>, matching: Option<Match>, value: P) -> PostedId {
         let pattern = Pattern::new(source, matching);
@@ -198,7 +197,7 @@ impl<P, U> Matcher<P, U> {
         id
     }
 
-    /// Takes a receive away. `None` if it is not posted any more.
+    /// Removes a receive. `None` if it is not posted any more.
     pub fn unpost(&mut self, id: PostedId) -> Option<P> {
         let Pattern { exact, ignore } = self.posted.get(id)?.pattern;
         if ignore == 0 {
@@ -210,19 +209,19 @@ impl<P, U> Matcher<P, U> {
         self.posted.remove(id).map(|posted| posted.value)
     }
 
-    /// What a posted receive carries.
+    /// The value of a posted receive.
     #[must_use]
     pub fn posted(&self, id: PostedId) -> Option<&P> {
         self.posted.get(id).map(|posted| &posted.value)
     }
 
-    /// How many receives are posted.
+    /// The number of posted receives.
     #[must_use]
     pub fn posted_count(&self) -> usize {
         self.posted.len()
     }
 
-    /// The oldest receive that takes a message from this source, with this tag or without one. It stays posted.
+    /// The oldest receive that accepts a message from this source, with this tag or without one. It stays posted.
     #[must_use]
     pub fn find_posted(&self, source: PeerId, tag: Option<u64>) -> Option<PostedId> {
         let message = Exact::new(Some(source), tag);
@@ -248,13 +247,13 @@ impl<P, U> Matcher<P, U> {
         None
     }
 
-    /// The oldest posted receive for which `is_it` holds. Looks at all of them.
+    /// The oldest posted receive for which `is_it` holds. Walks all of them.
     pub fn find_posted_by(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<PostedId> {
         let fitting = self.posted.iter().filter(|(_, posted)| is_it(&posted.value));
         fitting.min_by_key(|(_, posted)| posted.order).map(|(id, _)| id)
     }
 
-    /// The posted receives for this source alone, the oldest first. Looks at all of them.
+    /// The posted receives for this source alone, oldest first. Walks all of them.
     #[must_use]
     pub fn posted_for(&self, source: PeerId) -> Vec<PostedId> {
         let source = Exact::new(Some(source), None).source;
@@ -264,7 +263,7 @@ impl<P, U> Matcher<P, U> {
         found.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Keeps a message that no receive takes, which is younger than all others.
+    /// Keeps a message that no receive accepts, which is younger than all others.
     pub fn keep(&mut self, source: PeerId, tag: Option<u64>, value: U) -> UnexpectedId {
         let exact = Exact::new(Some(source), tag);
         let id = self.unexpected.insert(Unexpected { exact, same: Links::default(), all: Links::default(), value });
@@ -273,7 +272,7 @@ impl<P, U> Matcher<P, U> {
         id
     }
 
-    /// The oldest message that a receive takes. It stays.
+    /// The oldest message that a receive accepts. It stays.
     #[must_use]
     pub fn find_unexpected(&self, source: Option<PeerId>, matching: Option<Match>) -> Option<UnexpectedId> {
         let pattern = Pattern::new(source, matching);
@@ -290,7 +289,7 @@ impl<P, U> Matcher<P, U> {
         None
     }
 
-    /// Takes a message away. `None` if it is not there any more.
+    /// Removes a message. `None` if it is not there any more.
     pub fn take(&mut self, id: UnexpectedId) -> Option<U> {
         if !self.unexpected.contains_key(id) {
             return None;
@@ -300,13 +299,13 @@ impl<P, U> Matcher<P, U> {
         self.unexpected.remove(id).map(|message| message.value)
     }
 
-    /// What a message carries.
+    /// The value of a message.
     #[must_use]
     pub fn unexpected(&self, id: UnexpectedId) -> Option<&U> {
         self.unexpected.get(id).map(|message| &message.value)
     }
 
-    /// How many messages are kept.
+    /// The number of kept messages.
     #[must_use]
     pub fn unexpected_count(&self) -> usize {
         self.unexpected.len()

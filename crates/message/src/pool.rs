@@ -1,27 +1,26 @@
-//! Byte vectors that are used again, by size, so that keeping a message allocates nothing once there was one of its
-//! size.
+//! A pool of byte vectors, by size, so that keeping a message allocates nothing once there was one of its size.
 
 /// Vectors of powers of two from 2^6 to 2^(6 + CLASSES - 1) bytes are kept.
 const SMALLEST_SHIFT: u32 = 6;
 const CLASSES: usize = 15;
-/// The most bytes that are kept, of all classes together.
+/// The maximum number of bytes kept, of all classes together.
 pub(crate) const KEPT_BYTES: usize = 2 << 20;
 
-/// Vectors that are not in use.
+/// Unused vectors.
 #[derive(Default)]
 pub(crate) struct Pool {
     classes: [Vec<Vec<u8>>; CLASSES],
     kept: usize,
 }
 
-/// The class whose vectors hold so many bytes, and how many they hold.
+/// The class whose vectors hold this many bytes, and their capacity.
 const fn class(length: usize) -> (usize, usize) {
     let capacity = capacity(length as u64);
-    // For no bytes there is no class.
+    // There is no class for 0 bytes.
     (capacity.trailing_zeros().wrapping_sub(SMALLEST_SHIFT) as usize, capacity as usize)
 }
 
-/// Bytes of the vector that holds so many.
+/// The capacity of a vector for this many bytes.
 pub(crate) const fn capacity(length: u64) -> u64 {
     match length.checked_next_power_of_two() {
         None => u64::MAX,
@@ -32,7 +31,7 @@ pub(crate) const fn capacity(length: u64) -> u64 {
 }
 
 impl Pool {
-    /// An empty vector that has room for so many bytes.
+    /// An empty vector with room for this many bytes.
     pub(crate) fn reserve(&mut self, length: usize) -> Vec<u8> {
         let (class, capacity) = class(length);
         match self.classes.get_mut(class).and_then(Vec::pop) {
@@ -51,7 +50,7 @@ impl Pool {
         vector
     }
 
-    /// These bytes come behind those that are in a vector.
+    /// Appends these bytes to a vector.
     pub(crate) fn append(&mut self, vector: &mut Vec<u8>, bytes: &[u8]) {
         if vector.capacity() - vector.len() < bytes.len() {
             let mut larger = self.reserve(vector.len() + bytes.len());
@@ -61,7 +60,7 @@ impl Pool {
         vector.extend_from_slice(bytes);
     }
 
-    /// It is not in use any more.
+    /// Returns a vector to the pool.
     pub(crate) fn give_back(&mut self, mut vector: Vec<u8>) {
         let (class, capacity) = class(vector.capacity());
         if vector.capacity() != capacity {
@@ -75,8 +74,8 @@ impl Pool {
         self.classes[class].push(vector);
     }
 
-    /// Makes room for one more of a class, at the cost of the class of which most is kept. Returns whether that was
-    /// another one.
+    /// Makes room for one more of a class, at the cost of the class with most bytes. Returns whether that was another
+    /// one.
     fn make_room(&mut self, class: usize, capacity: usize) -> bool {
         while self.kept + capacity > KEPT_BYTES {
             let bytes = |class: usize| self.classes[class].len() << (class as u32 + SMALLEST_SHIFT);
@@ -150,7 +149,7 @@ mod tests {
             let many: Vec<_> = (0..(3 << 20) >> shift).map(|_| pool.reserve(1 << shift)).collect();
             many.into_iter().for_each(|vector| pool.give_back(vector));
             assert!(kept(&pool) <= KEPT_BYTES && kept(&pool) == pool.kept, "{shift}");
-            // Whatever was used before, what is used now is kept: it makes no difference that little of it is.
+            // Recently used sizes are kept, however few they are.
             let one = pool.reserve(1 << shift);
             let address = one.as_ptr();
             pool.give_back(one);

@@ -10,74 +10,72 @@ use crate::pool;
 /// Sizes and limits of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The most bytes of a packet: one RDMAP Send, with whatever messages fit into it.
+    /// The maximum length of a packet: one RDMAP Send, with as many messages as fit into it.
     pub packet_bytes: u32,
-    /// Packets with messages that a peer may have under way to us.
+    /// Packets with messages that a peer may have in flight to us.
     pub data_credits: u16,
-    /// Packets without messages (answers, acknowledgements) that a peer may have under way to us.
+    /// Packets without messages (answers, acknowledgements) that a peer may have in flight to us.
     pub control_credits: u16,
-    /// Messages up to this many bytes are sent at once, in a packet, but to a peer that is short of memory. At most
+    /// Messages up to this many bytes are sent at once, in a packet, except to a peer that is short of memory. At most
     /// what fits into one.
     pub short_bytes: u32,
-    /// Messages up to this many bytes are sent at once too, in as many packets as they need. What the credits do not
-    /// suffice for follows when they come back. Longer ones are asked for first. At most half of the peers'
-    /// `unexpected_bytes`: what can't be kept waits in its packets for its receive, and so does what is sent behind it.
+    /// Messages up to this many bytes are sent at once too, in as many packets as they need. The rest follows when
+    /// credits return. Longer ones are requested first. At most half of the peers' `unexpected_bytes`: a message that
+    /// cannot be kept waits in its packets for its receive, and so does everything sent after it.
     pub stream_bytes: u64,
     /// Of these, messages longer than this are sent at once only while no more than two requests to their peer (sends,
-    /// transfers, atomics) are under way. Else the receiver reads them: who sends many wants throughput, and what is
-    /// read goes straight to its place.
+    /// transfers, atomics) are under way. Otherwise the receiver reads them: a sender of many needs throughput, and a
+    /// read places the bytes directly.
     pub alone_bytes: u64,
-    /// Messages up to this many bytes are sent as soon as the receiver has said where to: into the receive's memory, or
-    /// into a buffer. Longer ones wait for their receive, which reads them.
+    /// Messages up to this many bytes are sent as soon as the receiver has told where to write them: into the receive's
+    /// memory, or into a buffer. Longer ones wait for their receive, which reads them.
     pub eager_bytes: u64,
-    /// Long messages are read in pieces of this many bytes. A packet of ours waits behind a piece that we are sending.
+    /// Long messages are read in pieces of this many bytes. Our packets wait behind a piece that we are sending.
     pub fragment_bytes: u64,
     /// Pieces of one message that are read at a time.
     pub fragments_under_way: u16,
-    /// Bytes of messages that nobody waits for, kept for all peers together, without those of up to 256 bytes. From
-    /// half of it on peers are told to ask before they send more than 256 bytes: then the message stays with its
-    /// sender, and only its header comes. What they had sent before they knew may go beyond it, up to as much again.
+    /// Bytes of unexpected messages, kept for all peers together, without those of up to 256 bytes. From half of it on
+    /// peers are told to ask before they send more than 256 bytes: then the message stays with its sender, and only its
+    /// header is sent. Messages sent before they know it may exceed it, up to as much again.
     pub unexpected_bytes: u64,
-    /// Messages that nobody waits for, of all peers together: small ones, long ones, and headers of those that stay
-    /// with their senders. Each takes up to [`Settings::MESSAGE_BYTES`] beside what `unexpected_bytes` counts. Peers
-    /// that send more are slowed down: the credits of their packets are kept back, so that what they send behind that
-    /// waits too.
+    /// Unexpected messages of all peers together: small ones, long ones, and headers of those left with their senders.
+    /// Each takes up to [`Settings::MESSAGE_BYTES`] besides its share of `unexpected_bytes`. Peers that send more are
+    /// slowed down: the credits of their packets are withheld, so that later ones wait too.
     pub unexpected_messages: u32,
-    /// A connection on which nothing is under way is closed after this time. `None`: never.
+    /// An idle connection is closed after this time. `None`: never.
     pub idle_timeout: Option<Duration>,
 }
 
 impl Settings {
-    /// Bytes of a packet that are not payload, at most.
+    /// The maximum bytes of a packet that are not payload.
     pub const PACKET_OVERHEAD: u32 = 128;
 
-    /// What a message that nobody waits for takes at most, beside what `unexpected_bytes` counts: what is noted of it,
-    /// in tables that double when they are full, and up to 256 bytes.
+    /// The maximum cost of an unexpected message, besides its share of `unexpected_bytes`: its record, in tables that
+    /// double when they are full, and up to 256 bytes.
     pub const MESSAGE_BYTES: u64 = 1536;
 
-    /// The most bytes that a machine keeps because of what its peers send, with `connections` of them at a time:
+    /// The maximum bytes that a machine keeps because of its peers, with `connections` of them at a time:
     /// ```text
-    ///   unexpected_messages x MESSAGE_BYTES    messages that nobody waits for
+    ///   unexpected_messages x MESSAGE_BYTES    unexpected messages
     /// + 2 x unexpected_bytes                   their bytes: the budget, and as much beyond it
     /// + 16 x held                              left behind by lost connections
-    /// + 2 MiB                                  memory kept to be used again
+    /// + 2 MiB                                  pools
     /// + connections x (
-    ///     held                                 packets whose credits are kept back
-    ///   + 2 x answers                          answers to calls that the peer does not take
-    ///   + records x 512                        other records that it does not take
+    ///     held                                 packets whose credits are withheld
+    ///   + 2 x answers                          answers to calls that the peer does not accept
+    ///   + records x 512                        other records that it does not accept
     ///   )
     /// held    = data_credits x (2 x packet_bytes + 256 x MESSAGE_BYTES)
     /// answers = 64 KiB + 32 x short_bytes
     /// records = 512 + 256 x data_credits
     /// ```
-    /// Not counted: what the application has posted, peers as such, and what a NIC keeps beside it (packets that come
-    /// and go, buffers).
+    /// Not counted: the application's operations, the peers themselves, and the NIC's own memory (packets, buffers).
     #[must_use]
     pub fn most_kept(&self, connections: u64) -> u64 {
         let places = u64::from(self.unexpected_messages) * Self::MESSAGE_BYTES;
         let bytes = self.unexpected_bytes.saturating_mul(2);
-        // A record that waits to be sent, in a queue that doubles when it is full. All packets may bring as many of
-        // them as they can before no more credits are given back.
+        // A record that waits to be sent, in a queue that doubles when it is full. All packets may cause as many of
+        // them as they can before no more credits are returned.
         let records = (peer::CONTROL_BACKLOG + usize::from(self.data_credits) * MAX_RECORDS) as u64 * 512;
         let each = self.left_behind() + peer::most_answer_bytes(self.short_bytes) * 2 + records;
         let all = places
@@ -87,15 +85,15 @@ impl Settings {
         all.saturating_add(each.saturating_mul(connections))
     }
 
-    /// Bytes of messages that a peer may have sent before it knows that it should ask: what its credits are good for,
-    /// in buffers of powers of two, and what is to follow of the last message.
+    /// Bytes of messages that a peer may have sent before it knows that it should ask: as much as its credits permit,
+    /// in buffers of powers of two, and the rest of the last message.
     pub(crate) fn window(&self) -> u64 {
         let credits = u64::from(self.data_credits) * u64::from(self.packet_bytes);
         credits.saturating_mul(2).saturating_add(pool::capacity(self.stream_bytes))
     }
 
-    /// Bytes of messages that a lost connection may leave behind for which its packets were held: what its credits are
-    /// good for.
+    /// Bytes of messages that a lost connection may leave behind for which its packets were held: as much as its
+    /// credits permit.
     pub(crate) fn left_behind(&self) -> u64 {
         let packet = 2 * u64::from(self.packet_bytes) + MAX_RECORDS as u64 * Self::MESSAGE_BYTES;
         packet * u64::from(self.data_credits)

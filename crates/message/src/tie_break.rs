@@ -1,28 +1,27 @@
-//! Who connects to whom: what to do about a connection that a peer opens, when we are connected with it, or are trying
-//! to be.
+//! Decides about a connection that a peer opens while we are connected with it, or are connecting.
 //!
-//! When both open one at the same time, that of the endpoint with the lower id survives. An old request that comes
-//! late, when another connection stands already, is told from one of a peer that has lost that connection by
+//! When both open one at the same time, that of the endpoint with the lower id survives. An old request that is
+//! received late, after another connection was established, is told from one of a peer that has lost that connection by
 //! [`weft_wire::message::Hello::serial`], which grows with each hello of an endpoint: requests and replies.
 //!
-//! A word alone replaces no connection that lives: anybody can say it. Unless the caller has proved that it has the
-//! job's key, the connection that stands is asked first. If the peer has lost it, its host answers that there is no
-//! such connection; then it is dead, and the caller is accepted.
+//! A request alone replaces no live connection: it may be forged. Unless the caller has proved that it has the job's
+//! key, the old connection is probed first. If the peer has lost it, its host answers that there is no such connection;
+//! then it is dead, and the caller is accepted.
 //!
-//! Whose attempt is refused with [`Refusal::Tie`] waits for the other connection, and tries again after a while if none
-//! has come: it may have been lost on the way.
+//! A side whose attempt is refused with [`Refusal::Tie`] waits for the other connection, and retries after a while if
+//! there is none: it may have been lost.
 
 use weft_wire::message::Refusal;
 
-/// How we stand with a peer when it opens a connection. It is looked for by its id, and by its addresses where the id
+/// Our state with a peer when it opens a connection. The peer is looked up by its id, and by its addresses where the id
 /// is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing is known of it, or nothing is under way.
+    /// It is unknown, or nothing is under way.
     Nothing,
     /// We are opening one too.
     Connecting {
-        /// To the endpoint with this id; 0: to whoever it is.
+        /// To the endpoint with this id; 0: to any.
         wanted: u64,
     },
     /// We are connected.
@@ -39,38 +38,38 @@ pub enum Standing {
 pub struct TieBreak {
     /// Our id.
     pub own: u64,
-    /// That of who opens it.
+    /// The id of the caller.
     pub theirs: u64,
-    /// Whom it wants to reach; 0: whoever it is.
+    /// The id of the endpoint that it wants to reach; 0: any.
     pub wanted: u64,
     /// The serial of its hello.
     pub serial: u64,
-    /// How we stand with it.
+    /// Our state with it.
     pub standing: Standing,
-    /// It has proved that it is of our job.
+    /// It has proved that it belongs to our job.
     pub is_proven: bool,
     /// There is no room for another peer.
     pub is_full: bool,
 }
 
-/// What to do about it.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Accept it.
     Accept,
     /// Accept it and drop our own attempt.
     AcceptInsteadOfOurs,
-    /// Accept it: the connection that we have is dead.
+    /// Accept it: our connection is dead.
     ReplaceOld,
-    /// Send something on the connection that we have, and decide again when it has turned out to be dead. If it lives,
-    /// refuse this one with [`Refusal::Tie`].
+    /// Probe our connection, and decide again when it has turned out to be dead. If it is alive, refuse this one with
+    /// [`Refusal::Tie`].
     AskOld,
     /// Refuse it.
     Reject(Refusal),
 }
 
 impl TieBreak {
-    /// What to do.
+    /// The decision.
     #[must_use]
     pub const fn decide(&self) -> Decision {
         if self.theirs == self.own {
@@ -81,7 +80,7 @@ impl TieBreak {
         }
         match self.standing {
             Standing::Connected { id, serial } => {
-                // Serials of two endpoints can't be compared.
+                // Serials of two endpoints cannot be compared.
                 if id != self.theirs || self.serial > serial {
                     if self.is_proven { Decision::ReplaceOld } else { Decision::AskOld }
                 } else {
@@ -95,7 +94,7 @@ impl TieBreak {
                     Decision::Reject(Refusal::Tie)
                 }
             }
-            // Another one is there now than the one that we look for.
+            // Another endpoint is there now than the wanted one.
             Standing::Connecting { .. } | Standing::Nothing => {
                 if self.is_full {
                     Decision::Reject(Refusal::Full)
@@ -163,12 +162,12 @@ mod tests {
         Accept(u64),
         Reject,
         Close,
-        /// Something on a connection that only shows whether it lives.
+        /// A probe of a connection.
         Probe,
         Alive,
     }
 
-    /// A request that waits until a connection has shown whether it lives.
+    /// A request that waits for the result of a probe.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     struct Held {
         asked: u32,
@@ -176,7 +175,7 @@ mod tests {
         serial: u64,
     }
 
-    /// Two endpoints, and what is under way between them: each connection has a queue in each direction.
+    /// Two endpoints, and the messages in flight between them: each connection has a queue in each direction.
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
     struct World {
         states: [State; 2],
@@ -286,7 +285,7 @@ mod tests {
                 Decision::Reject(_) => return self.post(connection, 1 - at, Message::Reject),
                 Decision::AskOld => {
                     let State::Connected { connection: asked, .. } = self.states[at] else {
-                        panic!("there is no old one")
+                        panic!("there is no old connection")
                     };
                     if let Some(before) = self.held[at].replace(Held { asked, connection, serial }) {
                         self.post(before.connection, 1 - at, Message::Reject);
@@ -320,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Goes through everything that can happen, in any order, and returns in how many ways it can end.
+    /// Explores all events in any order, and returns the number of final states.
     fn explore(attempts: u32, breaks: u32) -> usize {
         [false, true]
             .map(|is_proven| explore_from(World::new(attempts, breaks, is_proven), breaks > 0))
@@ -338,7 +337,7 @@ mod tests {
             }
             let is_quiet = world.under_way.is_empty();
             assert!(!is_quiet || world.held == [None; 2], "{world:?}");
-            // Whoever has no attempt left could not try again: that is no end.
+            // A side without attempts left could not retry: that is no final state.
             let could_try = (0..2).all(|at| world.states[at] != State::Idle || world.attempts_left[at] == 0);
             let exhausted = breaks && world.attempts_left.contains(&0);
             if is_quiet && could_try && !exhausted {

@@ -1,6 +1,6 @@
-//! Once messages of a kind have come and gone, those that follow allocate nothing.
+//! Once messages of a kind have been exchanged, further ones allocate nothing.
 //!
-//! Each thread counts for itself: the one that runs the tests allocates too, and at any time.
+//! Allocations are counted per thread: the test runner's thread allocates too, at any time.
 
 use core::cell::Cell;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,7 +17,7 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: Everything is handed on to the system's allocator as it is.
+// SAFETY: All calls are passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Counts what completes. It has no memory.
+/// Counts completions. It has no memory.
 #[derive(Default)]
 struct Counter {
     sent: usize,

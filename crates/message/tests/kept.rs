@@ -1,4 +1,5 @@
-//! What a machine keeps because of its peers, in bytes of the allocator, is no more than its settings say.
+//! The memory that a machine keeps because of its peers, in bytes of the allocator, is within the limit of its
+//! settings.
 
 use core::cell::Cell;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,7 +16,7 @@ thread_local! {
     static LIVE: Cell<i64> = const { Cell::new(0) };
 }
 
-// SAFETY: Everything is handed on to the system's allocator as it is.
+// SAFETY: All calls are passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.set(LIVE.get() + layout.size() as i64);
@@ -33,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// It reads at once whatever it is to read, and answers calls with as much as there may be.
+/// It reads at once, and answers calls with the maximum length.
 #[derive(Default)]
 struct Nobody {
     reads: Vec<Ticket>,
@@ -107,7 +108,7 @@ fn packet(kind: usize, whole: usize) -> Vec<u8> {
     bytes
 }
 
-/// What can be done without packets of the peers is done. They take what is sent, and give nothing back.
+/// Runs everything that needs no packets of the peers, which accept everything, and return no credits.
 fn go_on(machine: &mut Machine<Nobody>, host: &mut Nobody, out: &mut [u8]) {
     loop {
         let mut any = false;
@@ -128,8 +129,8 @@ fn go_on(machine: &mut Machine<Nobody>, host: &mut Nobody, out: &mut [u8]) {
     }
 }
 
-/// Peers send as much as they can of each kind, and take nothing that would give them credits; the application receives
-/// it all, or nothing; they connect again.
+/// Peers send as much as they can of each kind, and accept nothing that would give them credits; the application
+/// receives it all, or nothing; they connect again.
 fn flood(first: usize, receives: bool) -> i64 {
     let settings = settings();
     let packets: Vec<_> =

@@ -1,34 +1,34 @@
-//! The budget of what is kept for all peers together: places for messages, and bytes of those that are not small.
+//! The budget of memory for unexpected messages of all peers together: places for messages, and bytes of those that are
+//! not small.
 //!
-//! What a peer had under way before it was told to ask may go beyond the bytes: up to one window of it
-//! (`Settings::window`), and of all peers together as much again as the budget has. So packets need to be held only
-//! when there are no places left, or when peers do not ask. What is beyond the budget comes back into it as it is used
-//! less.
+//! Messages that a peer had in flight before it was told to ask may exceed the bytes: each peer by up to one window
+//! (`Settings::window`), and all peers together by as much again as the budget. So packets need to be held only when
+//! there are no places left, or when peers do not ask. What exceeds the budget moves into it as usage falls.
 
 use std::collections::VecDeque;
 
 use super::keys::IncomingKey;
 
-/// So many of the messages that wait are looked at when something is given back, so that one that does not fit stops
-/// nobody.
+/// When memory is given back, this many of the waiting messages are checked, so that one that does not fit blocks no
+/// other.
 const LOOKS: usize = 16;
 
-/// All lost connections together leave behind as much as so many of them.
+/// The limit of what all lost connections together leave behind, in connections.
 pub(crate) const LEAVERS: u64 = 16;
 
 pub(super) struct Budget {
     limit: u64,
     used: u64,
-    /// Bytes that are kept beyond it.
+    /// Bytes kept beyond the budget.
     beyond: u64,
-    /// Bytes that are kept for connections that were lost.
+    /// Bytes kept for lost connections.
     left_behind: u64,
-    /// Messages that may be kept.
+    /// The maximum number of messages.
     places: usize,
     taken: usize,
-    /// Messages that are kept beyond the budget or in place of a credit, the oldest first, and such that are no more.
+    /// Messages kept beyond the budget or in place of a credit, oldest first, and stale entries.
     waiting: VecDeque<IncomingKey>,
-    /// How many of them are.
+    /// The number of live ones among these.
     live: usize,
 }
 
@@ -37,7 +37,7 @@ impl Budget {
         Self { limit, used: 0, beyond: 0, left_behind: 0, places, taken: 0, waiting: VecDeque::new(), live: 0 }
     }
 
-    /// Takes so many bytes, if there are so many.
+    /// Takes this many bytes, if they are left.
     pub(super) const fn take(&mut self, cost: u64) -> bool {
         let fits = cost <= self.limit - self.used;
         if fits {
@@ -50,7 +50,7 @@ impl Budget {
         self.used -= cost;
     }
 
-    /// Takes so many bytes beyond the budget, if as many may be kept there.
+    /// Takes this many bytes beyond the budget, if that is permitted.
     pub(super) const fn take_beyond(&mut self, cost: u64) -> bool {
         let fits = cost <= self.limit - self.beyond;
         if fits {
@@ -63,7 +63,7 @@ impl Budget {
         self.beyond -= cost;
     }
 
-    /// Takes so many bytes for what a connection leaves behind, of which one may leave so many at most.
+    /// Takes this many bytes for the messages of a lost connection, each of which may take at most `most_of_one`.
     pub(super) const fn leave_behind(&mut self, cost: u64, most_of_one: u64) -> bool {
         let fits = self.left_behind.saturating_add(cost) <= most_of_one.saturating_mul(LEAVERS);
         if fits {
@@ -104,18 +104,18 @@ impl Budget {
         self.taken
     }
 
-    /// Whether little is left: peers should ask before they send what must be kept. What they have under way before
-    /// they know it needs the other half.
+    /// Whether little is left: peers should ask before they send what must be kept. Their messages in flight until they
+    /// know it need the other half.
     pub(super) const fn is_scarce(&self) -> bool {
         self.live > 0 || self.used > self.limit / 2
     }
 
-    /// Whether a message of this cost can fit at all.
+    /// Whether a message of this cost can ever fit.
     pub(super) const fn could_take(&self, cost: u64) -> bool {
         cost <= self.limit
     }
 
-    /// A message did not fit. It comes to those that wait, unless it can never fit.
+    /// A message did not fit. It joins the waiting ones, unless it can never fit.
     pub(super) fn wait(&mut self, key: IncomingKey, cost: u64) {
         self.live += 1;
         if self.could_take(cost) {
@@ -123,12 +123,12 @@ impl Budget {
         }
     }
 
-    /// One that did not fit is gone, or fits now.
+    /// A waiting message is gone, or fits now.
     pub(super) const fn leave(&mut self) {
         self.live -= 1;
     }
 
-    /// How many of those that wait are to be looked at now.
+    /// How many of the waiting messages to check now.
     pub(super) fn looks(&self) -> usize {
         self.waiting.len().min(LOOKS)
     }
@@ -137,12 +137,12 @@ impl Budget {
         self.waiting.pop_front()
     }
 
-    /// It does not fit yet.
+    /// It still does not fit.
     pub(super) fn wait_on(&mut self, key: IncomingKey) {
         self.waiting.push_back(key);
     }
 
-    /// Drops those that are no more, if they are the most.
+    /// Drops stale entries, if they are the majority.
     pub(super) fn compact(&mut self, waits: impl Fn(IncomingKey) -> bool) {
         if self.waiting.len() > 2 * self.live + 64 {
             self.waiting.retain(|key| waits(*key));

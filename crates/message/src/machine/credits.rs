@@ -20,12 +20,12 @@ impl Allowance {
         self.left -= 1;
     }
 
-    /// One that was taken is not used. Those of a connection that is gone meanwhile went with it.
+    /// Returns an unused credit. Credits of a connection that has been closed meanwhile are void.
     pub(super) fn put_back(&mut self) {
         self.left = self.granted.min(self.left + 1);
     }
 
-    /// The peer gives some back. Returns whether it may: not more than were taken.
+    /// The peer returns some. Returns whether that is valid: not more than were used.
     pub(super) const fn refill(&mut self, count: u16) -> bool {
         let fits = count <= self.granted - self.left;
         if fits {
@@ -39,9 +39,9 @@ impl Allowance {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CreditsOwed {
     granted: u16,
-    /// It has sent so many whose credit it has not got back.
+    /// Packets whose credit was not returned.
     used: u16,
-    /// So many of them can be given back.
+    /// Credits that can be returned.
     owed: u16,
 }
 
@@ -50,7 +50,7 @@ impl CreditsOwed {
         Self { granted, used: 0, owed: 0 }
     }
 
-    /// A packet has come. Returns whether the peer had a credit.
+    /// A packet was received. Returns whether the peer had a credit.
     pub(super) const fn charge(&mut self) -> bool {
         let had = self.used < self.granted;
         if had {
@@ -59,24 +59,24 @@ impl CreditsOwed {
         had
     }
 
-    /// The credit of a packet can be given back.
+    /// The credit of a packet can be returned.
     pub(super) fn release(&mut self) {
-        debug_assert!(self.owed < self.used, "a credit is given back twice");
+        debug_assert!(self.owed < self.used, "a credit is returned twice");
         self.owed += 1;
     }
 
-    /// Packets whose credit is kept back.
+    /// Packets whose credit is withheld.
     pub(super) const fn held(&self) -> u16 {
         self.used - self.owed
     }
 
-    /// Whether giving back is worth a packet of its own: half of them are owed, or the peer has none. At most two such
-    /// packets are under way at a time, for what they bring together is no more than there are.
+    /// Whether to return credits in a packet of their own: half of them are owed, or the peer has none. At most two
+    /// such packets are in flight at a time, for together they return no more than there are.
     pub(super) const fn is_due(&self) -> bool {
         self.owed > 0 && (self.owed >= self.granted.div_ceil(2) || self.used == self.granted)
     }
 
-    /// What is owed is given back.
+    /// Returns all owed credits.
     pub(super) const fn give_back(&mut self) -> u16 {
         let owed = self.owed;
         self.used -= owed;

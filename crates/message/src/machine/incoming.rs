@@ -1,4 +1,4 @@
-//! What packets bring.
+//! Handling of received packets.
 
 use slotmap::KeyData;
 use weft_base::{PeerId, Time};
@@ -11,7 +11,7 @@ use super::record::{Body, Called, Held, Incoming, Reading};
 use super::terms::Violation;
 use crate::host::{CallId, Failure, Host};
 
-/// The packet at hand, which is held if something of it must be.
+/// The packet being handled, which is held if a record of it must be.
 pub(super) struct Arrival {
     pub(super) peer: PeerId,
     class: Class,
@@ -19,16 +19,16 @@ pub(super) struct Arrival {
 }
 
 impl<H: Host> Machine<H> {
-    /// A packet has come from a peer.
+    /// Handles a packet of a peer.
     ///
     /// # Errors
-    /// The peer broke the rules: its connection must be broken off. What stood in the packet before that has happened.
+    /// The peer violated the protocol: its connection must be aborted. Earlier records of the packet were handled.
     pub fn handle_packet(&mut self, peer: PeerId, packet: &[u8], now: Time, host: &mut H) -> Result<(), Violation> {
-        let header = PacketHeader::parse(packet).map_err(|_| Violation("a packet without a proper header"))?;
+        let header = PacketHeader::parse(packet).map_err(|_| Violation("a packet with an invalid header"))?;
         self.charge(peer, &header, packet.len(), now)?;
         let mut arrival = Arrival { peer, class: header.class, held: None };
         let outcome = self.take_records(&mut arrival, &packet[PACKET_HEADER_LENGTH..], host);
-        // What the packet said may have ended the connection, and its credits with it.
+        // The packet may have ended the connection, and its credits with it.
         if header.class == Class::Data && arrival.held.is_none() && self.peers.at(peer).is_connected() {
             self.peers.at(peer).data_debt.release();
         }
@@ -36,7 +36,7 @@ impl<H: Host> Machine<H> {
         outcome
     }
 
-    /// What a packet costs the peer, and what it gives back to us.
+    /// Takes the packet's credit from the peer, and the credits that it returns to us.
     fn charge(&mut self, peer: PeerId, header: &PacketHeader, length: usize, now: Time) -> Result<(), Violation> {
         let entry = self.peers.at(peer);
         if !entry.is_connected() {
@@ -61,7 +61,7 @@ impl<H: Host> Machine<H> {
             entry.last_active = now;
         }
         if !entry.data.refill(header.data_credits) || !entry.control.refill(header.control_credits) {
-            return Err(Violation("more credits are given back than were used"));
+            return Err(Violation("more credits are returned than were used"));
         }
         Ok(())
     }
@@ -72,9 +72,9 @@ impl<H: Host> Machine<H> {
                 return Ok(());
             }
             if !self.peers.at(arrival.peer).is_connected() {
-                return Err(Violation("a record behind the end of the connection"));
+                return Err(Violation("a record after the end of the connection"));
             }
-            let (record, head, body) = Record::parse(bytes).map_err(|_| Violation("a record of no proper form"))?;
+            let (record, head, body) = Record::parse(bytes).map_err(|_| Violation("an invalid record"))?;
             bytes = &bytes[head + body.len()..];
             self.take_record(arrival, record, body, host)?;
         }
@@ -182,13 +182,13 @@ impl<H: Host> Machine<H> {
         Ok(())
     }
 
-    /// A message is noted, until it is forgotten.
+    /// Records a message, until it is forgotten.
     pub(super) fn note(&mut self, incoming: Incoming) -> IncomingKey {
         self.peers.at(incoming.peer).messages += 1;
         self.incoming.insert(incoming)
     }
 
-    /// Nobody waits for a message: it is kept, as far as it can be, else in place of the packet's credit.
+    /// An unexpected message: it is kept, as far as the budget allows, otherwise in place of the packet's credit.
     pub(super) fn keep(&mut self, arrival: &mut Arrival, key: IncomingKey) {
         let is_kept = self.take_budget(key);
         if !is_kept {
@@ -211,7 +211,7 @@ impl<H: Host> Machine<H> {
         key
     }
 
-    /// Something that a packet brought is gone. With the last, its credit is given back.
+    /// A record of a packet is gone. With the last, its credit is returned.
     pub(super) fn release_packet(&mut self, key: PacketKey) {
         let Some(held) = self.packets.get_mut(key) else { return };
         held.records -= 1;
@@ -237,7 +237,7 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Calls of a peer that have waited until there is room for their answers.
+    /// Passes on calls of a peer that have waited for room for their answers.
     pub(super) fn hand_calls_on(&mut self, peer: PeerId, host: &mut H) {
         let entry = self.peers.at(peer);
         while entry.may_call() {
@@ -250,7 +250,7 @@ impl<H: Host> Machine<H> {
     }
 
     /// Answers a peer's call. `body` is at most [`crate::Settings::short_bytes`] long; if it is longer than the peer's
-    /// packets, the peer is told that there is none.
+    /// packets, the peer gets a failure.
     pub fn answer(&mut self, call: CallId, body: &[u8], host: &mut H) {
         let Some(called) = self.called.remove(AnswerKey::from(KeyData::from_ffi(call.0))) else { return };
         let record = Record::Answer { id: called.id, outcome: Outcome::Done, length: body.len() as u32 };
@@ -267,7 +267,7 @@ impl<H: Host> Machine<H> {
         self.hand_calls_on(called.peer, host);
     }
 
-    /// Something else than a packet has used up one of our receive requests, for which the peer has taken a credit.
+    /// An operation other than a packet has used up one of our receive requests, for which the peer has taken a credit.
     ///
     /// # Errors
     /// It had none.

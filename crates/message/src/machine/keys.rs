@@ -1,4 +1,4 @@
-//! The keys of what a machine remembers, and what the host and peers know them by.
+//! The keys of a machine's records, and their forms for the host and peers.
 
 use slotmap::{Key, new_key_type};
 
@@ -11,9 +11,9 @@ new_key_type! {
     pub(super) struct CallKey;
     /// A receive.
     pub(super) struct ReceiveKey;
-    /// A message that has come, or is to come.
+    /// A message that was received or announced.
     pub(super) struct IncomingKey;
-    /// A packet whose credit is kept back.
+    /// A packet whose credit is withheld.
     pub(super) struct PacketKey;
     /// A peer's call.
     pub(super) struct AnswerKey;

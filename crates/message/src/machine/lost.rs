@@ -1,4 +1,4 @@
-//! Connections that come and go.
+//! Connecting, closing and loss of connections.
 
 use weft_base::{PeerId, Time};
 use weft_wire::message::Record;
@@ -12,7 +12,7 @@ use crate::host::{Failure, Host};
 use crate::settings::Settings;
 
 impl<H: Host> Machine<H> {
-    /// A connection to a peer stands, whoever opened it. If there was another one, that is lost.
+    /// A connection to a peer is established, by either side. If there was an earlier one, it is lost.
     pub fn handle_connected(&mut self, peer: PeerId, terms: Terms, now: Time, host: &mut H) {
         if self.peers.at(peer).is_connected() {
             self.handle_lost(peer, false, host);
@@ -21,10 +21,10 @@ impl<H: Host> Machine<H> {
         self.peers.open(peer, terms, data, control, now);
     }
 
-    /// The connection to a peer is gone, or could not be had: everything that is under way with it fails. With
-    /// `abrupt`, receives that wait for this peer alone fail too. Afterwards the peer is as if it had never been
-    /// connected. No transfer with it touches memory any more. If both sides had agreed to close it, what was to be
-    /// sent meanwhile waits for a new connection.
+    /// The connection to a peer is lost, or could not be made: everything under way with it fails. With `abrupt`,
+    /// receives that wait for this peer alone fail too. Afterwards the peer is as if it had never been connected. No
+    /// transfer with it touches memory any more. If both sides had agreed to close it, queued messages wait for a new
+    /// connection.
     pub fn handle_lost(&mut self, peer: PeerId, abrupt: bool, host: &mut H) {
         let by_agreement = matches!(self.peers.at(peer).link, Link::Closing | Link::Agreed);
         let places = self.peers.part(peer);
@@ -57,7 +57,7 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Messages that are here stay. The others are gone, and fail their receive.
+    /// Complete messages stay. The others are lost, and fail their receive.
     fn lose_incoming(&mut self, peer: PeerId, host: &mut H) {
         let keys: Vec<_> =
             self.incoming.iter().filter(|(_, message)| message.peer == peer).map(|(key, _)| key).collect();
@@ -73,8 +73,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A message that is here stays: where it can be kept without the packets that were held for it, or else within
-    /// what its peer, and all of them, may leave behind.
+    /// A complete message stays: where it can be kept without the packets that were held for it, or otherwise within
+    /// the limits of what its peer, and all of them, may leave behind.
     fn leave_behind(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &mut self.incoming[key];
         if core::mem::take(&mut incoming.packets).is_empty() {
@@ -112,7 +112,7 @@ impl<H: Host> Machine<H> {
         } else if incoming.is_discarded {
             self.drop_message(key, host);
         } else {
-            // It is claimed: whoever receives it will be told.
+            // It is claimed: its receive will fail.
             match core::mem::replace(&mut incoming.body, Body::Lost) {
                 Body::Buffer { buffer, .. } => host.free(buffer),
                 Body::Partial { bytes, .. } => self.pool.give_back(bytes),
@@ -126,40 +126,40 @@ impl<H: Host> Machine<H> {
         self.release_places(had_place.into());
     }
 
-    /// Forgets a peer of which nothing is left: it is not connected, nothing is under way with it, and no message of it
-    /// is kept. From then on its place is that of [`PeerId::next`]. There must be no receive for it alone. Returns
-    /// whether it is so.
+    /// Forgets an unused peer: it is not connected, nothing is under way with it, and no message of it is kept. From
+    /// then on its place is that of [`PeerId::next`]. There must be no receive for it alone. Returns whether it was
+    /// forgotten.
     pub fn forget_peer(&mut self, peer: PeerId) -> bool {
         self.peers.forget(peer)
     }
 
-    /// Whether a receive waits for messages of this peer alone. Looks at all that are posted.
+    /// Whether a receive waits for messages of this peer alone. Walks all posted ones.
     #[must_use]
     pub fn has_receives_for(&self, peer: PeerId) -> bool {
         !self.matcher.posted_for(peer).is_empty()
     }
 
-    /// Something else than messages is under way with a peer, so that its connection is not idle. To be undone by
+    /// An operation other than a message is under way with a peer, so that its connection is not idle. Undone by
     /// [`Machine::release`].
     pub fn hold(&mut self, peer: PeerId) {
         self.peers.at(peer).under_way += 1;
     }
 
-    /// That has ended.
+    /// Undoes [`Machine::hold`].
     pub fn release(&mut self, peer: PeerId) {
         let entry = self.peers.at(peer);
         debug_assert!(entry.under_way > 0, "released more often than held");
         entry.under_way = entry.under_way.saturating_sub(1);
     }
 
-    /// Whether anything is under way with a peer: what was sent and not finished, or is to be sent.
+    /// Whether anything is under way with a peer: unfinished or queued.
     #[must_use]
     pub fn is_busy(&self, peer: PeerId) -> bool {
         self.peers.get(peer).is_some_and(super::peer::Peer::is_busy)
     }
 
-    /// Whether anything is still to be done here with peers that count, for what was accepted: to be sent, written,
-    /// answered, or said. A message that the peer knows of and that waits for its program is not, unless `is_promised`
+    /// Whether any accepted operation with peers that count still needs work here: to be sent, written, answered, or
+    /// acknowledged. A message that the peer knows of and that waits for its program does not, unless `is_promised`
     /// says that the application counts it as sent.
     #[must_use]
     pub fn owes(&self, counts: impl Fn(PeerId) -> bool, is_promised: impl Fn(&H::Send) -> bool) -> bool {
@@ -172,7 +172,7 @@ impl<H: Host> Machine<H> {
             || self.outgoing.values().any(|send| waits(send) && counts(send.peer))
     }
 
-    /// Time has passed: connections that were idle for long are closed. Returns when to call this next.
+    /// Handles time: closes idle connections. Returns when to call this next.
     pub fn handle_time(&mut self, now: Time, _host: &mut H) -> Option<Time> {
         let timeout = self.settings.idle_timeout?;
         if now < self.deadline {
@@ -199,19 +199,20 @@ impl<H: Host> Machine<H> {
         any.then_some(self.deadline)
     }
 
-    /// Whether a connection to a peer was asked for and does not stand yet.
+    /// Whether a connection to a peer was requested and is not established yet.
     #[must_use]
     pub fn is_connecting(&self, peer: PeerId) -> bool {
         self.peers.get(peer).is_some_and(|entry| entry.link == Link::Connecting)
     }
 
-    /// Whether what is not a message may begin with a peer: it is connected, and neither side has asked to close.
+    /// Whether an operation other than a message may begin with a peer: it is connected, and neither side has asked to
+    /// close.
     #[must_use]
     pub fn is_open(&self, peer: PeerId) -> bool {
         self.peers.get(peer).is_some_and(|entry| entry.link == Link::Open)
     }
 
-    /// Whether messages or calls to a peer wait for a packet: what is to go behind them must wait too.
+    /// Whether messages or calls to a peer wait for a packet: later operations must wait too.
     #[must_use]
     #[inline]
     pub fn has_queued(&self, peer: PeerId) -> bool {

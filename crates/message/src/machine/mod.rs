@@ -42,19 +42,19 @@ pub struct Machine<H: Host> {
     packets: SlotMap<PacketKey, Held>,
     called: SlotMap<AnswerKey, Called>,
     outgoing: SlotMap<SendKey, Outgoing<H::Send>>,
-    /// Messages that stay with their senders because memory was scarce, the oldest first, and such that are no more.
+    /// Messages left with their senders because memory was scarce, oldest first, and stale entries.
     staying: VecDeque<IncomingKey>,
     calls: SlotMap<CallKey, Call>,
     /// Counts sends.
     order: u64,
     budget: Budget,
     pool: Pool,
-    /// When to look for idle connections.
+    /// When to check for idle connections.
     deadline: Time,
 }
 
 impl<H: Host> Machine<H> {
-    /// An endpoint without peers. They must not be able to guess the seed.
+    /// An endpoint without peers, which must not be able to guess the seed.
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Messages and calls on their way out.
+//! Outgoing messages and calls.
 
 use weft_base::PeerId;
 use weft_wire::message::{Envelope, Outcome, Parts, Record};
@@ -13,7 +13,7 @@ use super::terms::{Send, Violation};
 use crate::host::{Failure, Host, Ticket};
 
 impl<H: Host> Machine<H> {
-    /// Sends a message. It is queued when it can't be sent at once; [`Host::sent`] tells when it has completed.
+    /// Sends a message. It is queued when it cannot be sent at once; [`Host::sent`] reports its completion.
     pub fn send(&mut self, send: Send<H::Send>, host: &mut H) {
         let Send { peer, tag, data, length, delivery, user } = send;
         self.order += 1;
@@ -29,8 +29,7 @@ impl<H: Host> Machine<H> {
         self.enqueue(peer, Queued::Message(key), host);
     }
 
-    /// Has a peer's NIC do something: `body` is at most [`crate::Settings::short_bytes`] long. [`Host::answered`]
-    /// brings the answer.
+    /// Calls a peer's NIC: `body` is at most [`crate::Settings::short_bytes`] long. Answered by [`Host::answered`].
     pub fn call(&mut self, peer: PeerId, ticket: Ticket, body: &[u8], host: &mut H) {
         let body = Some(self.pool.take(body));
         let key = self.calls.insert(Call { peer, ticket, body });
@@ -45,7 +44,7 @@ impl<H: Host> Machine<H> {
         self.peers.wake(peer);
     }
 
-    /// Asks for a connection if there is none and something waits for it.
+    /// Requests a connection if there is none and something waits for it.
     pub(super) fn connect_if_needed(&mut self, peer: PeerId, host: &mut H) {
         let entry = self.peers.at(peer);
         if entry.link == Link::Apart && !entry.queue.is_empty() {
@@ -55,7 +54,7 @@ impl<H: Host> Machine<H> {
     }
 
     /// Cancels the oldest send for which `is_it` holds and of which nothing was sent. Returns whether there was one.
-    /// Looks at all sends.
+    /// Walks all sends.
     pub fn cancel_send(&mut self, mut is_it: impl FnMut(&H::Send) -> bool, host: &mut H) -> bool {
         let fitting = self.outgoing.iter().filter(|(_, send)| send.stage == Stage::Queued && is_it(&send.user));
         let Some((key, peer)) = fitting.min_by_key(|(_, send)| send.order).map(|(key, send)| (key, send.peer)) else {
@@ -79,7 +78,7 @@ impl<H: Host> Machine<H> {
         if known { Ok(key) } else { Err(Violation("a record names a message that this side does not send")) }
     }
 
-    /// The peer says where to write a message.
+    /// The peer tells where to write a message.
     pub(super) fn on_clear(
         &mut self,
         peer: PeerId,
@@ -129,7 +128,7 @@ impl<H: Host> Machine<H> {
         self.complete_send(key, outcome, host);
     }
 
-    /// The peer has taken a message, or never will.
+    /// The peer has received a message, or never will.
     pub(super) fn on_taken(&mut self, peer: PeerId, id: u64, outcome: Outcome, host: &mut H) -> Result<(), Violation> {
         let key = self.find_send(peer, id)?;
         let outgoing = &mut self.outgoing[key];
@@ -180,7 +179,7 @@ const fn result(outcome: Outcome) -> Result<(), Failure> {
     }
 }
 
-/// Bytes of all parts together. `None` if that, or an end of a part, is beyond all numbers.
+/// Total length of the parts. `None` if that, or an end of a part, overflows.
 pub(super) fn total(parts: &Parts) -> Option<u64> {
     parts.iter().try_fold(0_u64, |total, part| {
         part.offset.checked_add(part.length)?;

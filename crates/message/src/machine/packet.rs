@@ -9,10 +9,10 @@ use super::peer::Queued;
 use super::record::Stage;
 use crate::host::{Failure, Host};
 
-/// A packet that is being written.
+/// A packet being built.
 struct Draft<'a> {
     bytes: &'a mut [u8],
-    /// Bytes that are written.
+    /// Bytes written.
     length: usize,
     records: usize,
 }
@@ -27,7 +27,7 @@ impl Draft<'_> {
         self.length <= self.bytes.len() / 2
     }
 
-    /// Writes a head. Its body's place comes back, for which [`Draft::has_room`] must have been asked too.
+    /// Writes a record's head. Returns the place of its body, for which [`Draft::has_room`] must have been checked too.
     fn push(&mut self, record: &Record) -> &mut [u8] {
         let head = record.emit(&mut self.bytes[self.length..]);
         let body = self.length + head;
@@ -37,7 +37,7 @@ impl Draft<'_> {
     }
 }
 
-/// What became of a message that was to go into a packet.
+/// The result of packing a message.
 enum Packed {
     Yes,
     /// It has failed, or was canceled.
@@ -46,26 +46,26 @@ enum Packed {
     Later,
 }
 
-/// With so many requests to a peer under way, at most, each counts as alone ([`crate::Settings::alone_bytes`]).
+/// With at most this many requests to a peer under way, each counts as alone ([`crate::Settings::alone_bytes`]).
 const ALONE: usize = 2;
 
 impl<H: Host> Machine<H> {
-    /// A peer to whom a packet can be sent, or for whom there is a credit that [`Machine::reserve_packet`] was refused.
-    /// It is named once: who can't send to it now asks [`Machine::poll_packet`] on its own later. After a packet it is
-    /// named again if there is more.
+    /// A peer to which a packet can be sent, or for which there is a credit that [`Machine::reserve_packet`] was
+    /// refused. It is returned once: a caller that cannot send to it now calls [`Machine::poll_packet`] later. After a
+    /// packet it is returned again if there is more.
     pub fn next_ready(&mut self) -> Option<PeerId> {
         self.peers.next_ready()
     }
 
-    /// Whether what can be sent to a peer may wait for a moment, to go out with a message of our own: it says that
-    /// messages have arrived, or gives credits back.
+    /// Whether a packet to a peer may wait for a moment, to be sent along with a message: it only acknowledges
+    /// messages, or returns credits.
     pub fn is_patient(&mut self, peer: PeerId) -> bool {
         self.peers.at(peer).is_patient()
     }
 
     /// Writes the next packet to a connected peer into `out`, which has room for one of the peer's size. Returns its
     /// length; `None` when nothing is to be sent, or nothing may be. Sends in it that need no answer have completed
-    /// with this.
+    /// then.
     pub fn poll_packet(&mut self, peer: PeerId, out: &mut [u8], now: Time, host: &mut H) -> Option<usize> {
         let entry = self.peers.at(peer);
         let room = out.len().min(entry.packet_bytes as usize);
@@ -96,7 +96,7 @@ impl<H: Host> Machine<H> {
         Some(length)
     }
 
-    /// Takes what the packet costs, and what it gives back.
+    /// Takes the packet's credit, and adds the returned ones.
     fn seal(&mut self, peer: PeerId, class: Class, now: Time) -> PacketHeader {
         let entry = self.peers.at(peer);
         match class {
@@ -172,7 +172,7 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// As much of a message as there is room for. It stays the first in the queue until it has gone out whole.
+    /// As much of a message as there is room for. It stays first in the queue until all of it is sent.
     fn pack_piece(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         let outgoing = &mut self.outgoing[key];
         let position = if let Stage::Streaming { position } = outgoing.stage { position } else { 0 };
@@ -199,7 +199,7 @@ impl<H: Host> Machine<H> {
         Packed::Yes
     }
 
-    /// All bytes of a message have gone out.
+    /// All bytes of a message were sent.
     fn on_whole_sent(&mut self, key: SendKey, host: &mut H) {
         let outgoing = &mut self.outgoing[key];
         if outgoing.delivery {
@@ -210,8 +210,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Asks the peer to take a message: to read it when its receive is posted, or, if it does not wait for that, to say
-    /// where to write it.
+    /// Requests the transfer of a message: the peer reads it when its receive is posted, or, if the message does not
+    /// wait for that, tells where to write it.
     fn pack_request(&mut self, key: SendKey, waits: bool, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         if !draft.has_room(weft_wire::message::MAX_HEAD_LENGTH) {
             return Packed::Later;
@@ -249,7 +249,7 @@ impl<H: Host> Machine<H> {
             if PACKET_HEADER_LENGTH + whole <= draft.bytes.len() {
                 return Packed::Later;
             }
-            // The peer takes smaller packets than we do.
+            // The peer accepts smaller packets than we do.
             self.complete_call(key, Err(Failure::Refused), host);
             return Packed::Gone;
         }
@@ -260,9 +260,9 @@ impl<H: Host> Machine<H> {
         Packed::Yes
     }
 
-    /// Takes the credit of a packet with messages, for something else that uses up one of the peer's receive requests:
-    /// a write with immediate data. Returns whether there was one; else [`Machine::next_ready`] names the peer once
-    /// there is, and leaves it the credit until the next packet.
+    /// Takes the credit of a packet with messages, for another operation that uses up one of the peer's receive
+    /// requests: a write with immediate data. Returns whether there was one; otherwise [`Machine::next_ready`] returns
+    /// the peer once there is, and reserves the credit until the next packet.
     pub fn reserve_packet(&mut self, peer: PeerId) -> bool {
         let entry = self.peers.at(peer);
         let possible = entry.link == super::peer::Link::Open && entry.data.left() > 0;
@@ -273,8 +273,8 @@ impl<H: Host> Machine<H> {
         possible
     }
 
-    /// Gives back the credit that [`Machine::reserve_packet`] has taken: what it was for was not posted, so the peer
-    /// will never give it back.
+    /// Returns the credit that [`Machine::reserve_packet`] has taken: its operation was not posted, so the peer will
+    /// never return it.
     pub fn return_packet(&mut self, peer: PeerId) {
         self.peers.at(peer).data.put_back();
         self.peers.wake(peer);

@@ -1,4 +1,4 @@
-//! What is known of each peer, and who of them has something to send.
+//! The state of each peer, and the queue of those with something to send.
 
 use std::collections::VecDeque;
 
@@ -9,27 +9,27 @@ use super::credits::{Allowance, CreditsOwed};
 use super::keys::{AnswerKey, CallKey, IncomingKey, SendKey};
 use super::terms::Terms;
 
-/// While so many records wait for control credits, a peer gets no data credits back, for with them it could make us
+/// While this many records wait for control credits, a peer gets no data credits back, for with them it could make us
 /// queue more.
 pub(crate) const CONTROL_BACKLOG: usize = 512;
 
-/// Calls of a peer that are answered at a time. Others wait, in their packets,
+/// The maximum number of a peer's calls being answered. Others wait, in their packets,
 const ANSWERED_AT_A_TIME: usize = 32;
-/// and while so many bytes of answers wait to be sent: what a call brings may be much less than what its answer has.
+/// also while this many bytes of answers wait to be sent: a call may be much shorter than its answer.
 const ANSWER_BYTES: usize = 64 * 1024;
 
 /// A queue of records that has become longer than this is freed when it is empty.
 const RECORDS_KEPT: usize = 1024;
 
-/// What answers that wait to be sent to one peer may take, when each is so long at most.
+/// The maximum bytes of answers queued for one peer, when each has at most `longest`.
 pub(crate) const fn most_answer_bytes(longest: u32) -> u64 {
     (ANSWER_BYTES + ANSWERED_AT_A_TIME * longest as usize) as u64
 }
 
-/// So many answers at most wait for something that they can go out with.
+/// At most this many answers wait for a packet that can carry them.
 const PATIENT_ANSWERS: usize = 8;
 
-/// How a peer is connected.
+/// The state of a peer's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Link {
     #[default]
@@ -42,7 +42,7 @@ pub(super) enum Link {
     Agreed,
 }
 
-/// What waits for a data credit.
+/// A message or call that waits for a data credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queued {
     Message(SendKey),
@@ -54,12 +54,12 @@ pub(super) enum Queued {
 pub(super) struct Control {
     pub(super) record: Record,
     pub(super) body: Vec<u8>,
-    /// It has the place in the budget of the message that it is about.
+    /// Whether it has the place in the budget of the message that it is about.
     pub(super) has_place: bool,
 }
 
 pub(super) struct Peer {
-    /// Who it is at this place.
+    /// The id of the peer at this place.
     pub(super) id: PeerId,
     pub(super) link: Link,
     pub(super) packet_bytes: u32,
@@ -67,32 +67,32 @@ pub(super) struct Peer {
     pub(super) control: Allowance,
     pub(super) data_debt: CreditsOwed,
     pub(super) control_debt: CreditsOwed,
-    /// It is short of memory for messages that nobody waits for.
+    /// Whether it is short of memory for unexpected messages.
     pub(super) is_scarce: bool,
     pub(super) queue: VecDeque<Queued>,
     pub(super) controls: VecDeque<Control>,
-    /// Its calls that wait to be handed on, the oldest first.
+    /// Its waiting calls, oldest first.
     pub(super) calls: VecDeque<AnswerKey>,
-    /// Those that were handed on and are not answered.
+    /// The number of its calls being answered.
     pub(super) answering: usize,
     /// Bytes of answers that wait to be sent.
     pub(super) answer_bytes: usize,
-    /// Somebody waits for a data credit with [`super::Machine::reserve_packet`].
+    /// Whether [`super::Machine::reserve_packet`] waits for a data credit.
     pub(super) reserving: bool,
-    /// Sends and calls of ours that have not completed, and what [`super::Machine::hold`] counts.
+    /// Sends and calls of ours that have not completed, and the count of [`super::Machine::hold`].
     pub(super) under_way: usize,
-    /// Messages of it that are on their way into our memory.
+    /// Its messages in transfer to our memory.
     pub(super) arriving: usize,
-    /// Messages of it that are noted here, wherever they are.
+    /// Its messages recorded here, wherever their bytes are.
     pub(super) messages: usize,
-    /// One of them, which has begun to come in packets and goes on in the next ones.
+    /// The message whose packets are being received, if any.
     pub(super) streaming: Option<IncomingKey>,
-    /// Bytes of messages from it that are kept beyond the budget, whether it is connected or not.
+    /// Bytes of its messages kept beyond the budget, whether it is connected or not.
     pub(super) beyond: u64,
     /// Bytes of messages that its lost connections have left behind.
     pub(super) left_behind: u64,
     pub(super) last_active: Time,
-    /// It stands in the queue of those who can send.
+    /// Whether it is in the queue of peers that can send.
     flagged: bool,
 }
 
@@ -124,7 +124,7 @@ impl Peer {
         }
     }
 
-    /// Whether nothing here has to do with it.
+    /// Whether nothing refers to it.
     fn is_over(&self) -> bool {
         self.link == Link::Apart && !self.is_busy() && self.messages == 0 && self.calls.is_empty() && !self.flagged
     }
@@ -137,7 +137,7 @@ impl Peer {
         self.under_way > 0 || self.arriving > 0 || !self.queue.is_empty() || !self.controls.is_empty()
     }
 
-    /// Whether a data packet can be sent. The last credit is left to who reserves it.
+    /// Whether a data packet can be sent. The last credit is left to a reservation.
     pub(super) fn can_send_data(&self) -> bool {
         self.link == Link::Open && !self.queue.is_empty() && self.data.left() > u16::from(self.reserving)
     }
@@ -150,12 +150,12 @@ impl Peer {
         self.reserving && self.link == Link::Open && self.data.left() > 0
     }
 
-    /// Whether another call of it may be handed on.
+    /// Whether another of its calls may be passed on.
     pub(super) fn may_call(&self) -> bool {
         self.answering < ANSWERED_AT_A_TIME && self.answer_bytes < ANSWER_BYTES
     }
 
-    /// The next record that waits to be sent is.
+    /// Removes the next record to be sent.
     pub(super) fn pop_control(&mut self) -> Option<Control> {
         let control = self.controls.pop_front()?;
         self.answer_bytes -= control.body.len();
@@ -173,7 +173,7 @@ impl Peer {
         self.controls.len() < CONTROL_BACKLOG
     }
 
-    /// Whether nobody there waits for what can be sent: that messages have arrived, and credits.
+    /// Whether the peer waits for none of what can be sent: acknowledgements of messages, and credits.
     pub(super) fn is_patient(&self) -> bool {
         !self.can_send_data()
             && !self.can_reserve()
@@ -195,7 +195,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// A peer, which is apart if it was never named before.
+    /// A peer, which is not connected if it is new.
     #[inline]
     pub(super) fn at(&mut self, peer: PeerId) -> &mut Peer {
         let index = peer.place();
@@ -225,7 +225,7 @@ impl Peers {
         self.slots.iter_mut().map(|entry| (entry.id, entry))
     }
 
-    /// Gives its place to the next, if nothing here has to do with it. Returns whether it is so.
+    /// Reuses its place, if nothing refers to it. Returns whether that was so.
     pub(super) fn forget(&mut self, peer: PeerId) -> bool {
         let entry = self.at(peer);
         let is_over = entry.is_over();
@@ -244,13 +244,13 @@ impl Peers {
         }
     }
 
-    /// A record for a peer, which goes before all messages.
+    /// Queues a record for a peer, ahead of all messages.
     pub(super) fn answer(&mut self, peer: PeerId, record: Record, body: Vec<u8>) {
         self.push_control(peer, Control { record, body, has_place: false });
     }
 
-    /// The same for the last that is said of a message, which may have had a place in the budget. Who does not let it
-    /// be sent does not get the place back.
+    /// As [`Peers::answer`], for the last record about a message, which may have had a place in the budget. A peer that
+    /// does not let it be sent does not get the place back.
     pub(super) fn answer_in_place(&mut self, peer: PeerId, record: Record, has_place: bool) {
         self.push_control(peer, Control { record, body: Vec::new(), has_place });
     }
@@ -268,7 +268,7 @@ impl Peers {
             let entry = self.at(peer);
             entry.flagged = false;
             if entry.is_ready() {
-                // Who reserves has its chance now, before the next packet.
+                // A reservation takes precedence over the next packet.
                 if entry.data.left() > 0 {
                     entry.reserving = false;
                 }
@@ -278,7 +278,7 @@ impl Peers {
         None
     }
 
-    /// A connection stands: all credits are there.
+    /// A connection is established: all credits are available.
     pub(super) fn open(&mut self, peer: PeerId, terms: Terms, data: u16, control: u16, now: Time) {
         let entry = self.at(peer);
         entry.link = Link::Open;
@@ -291,8 +291,7 @@ impl Peers {
         self.wake(peer);
     }
 
-    /// The connection is gone. What waits to be sent stays. Returns how many places in the budget were with what is not
-    /// said any more.
+    /// The connection is lost. Queued messages stay. Returns the number of budget places of records that are dropped.
     pub(super) fn part(&mut self, peer: PeerId) -> usize {
         let entry = self.at(peer);
         let places = entry.controls.iter().filter(|control| control.has_place).count();
@@ -301,7 +300,7 @@ impl Peers {
         entry.control = Allowance::default();
         entry.data_debt = CreditsOwed::default();
         entry.control_debt = CreditsOwed::default();
-        // Their memory too: there may be many peers that come and go.
+        // Their memory too: there may be many short-lived peers.
         entry.controls = VecDeque::new();
         entry.calls = VecDeque::new();
         entry.answering = 0;

@@ -1,4 +1,4 @@
-//! Receives, and the messages that meet them.
+//! Receives, and the messages that match them.
 
 use weft_base::PeerId;
 use weft_wire::message::{Outcome, Record};
@@ -11,7 +11,7 @@ use crate::host::{Failure, Host, Received};
 use crate::matching::{Match, PostedId};
 
 impl<H: Host> Machine<H> {
-    /// Posts a receive, which takes the oldest message that matches: one that has come already, or the next one.
+    /// Posts a receive, which takes the oldest message that matches: a kept one, or the next one.
     pub fn receive(&mut self, receive: Receive<H::Receive>, host: &mut H) {
         let (source, matching) = (receive.source, receive.matching);
         let key = self.begin_receive(receive);
@@ -31,7 +31,7 @@ impl<H: Host> Machine<H> {
         })
     }
 
-    /// The receive takes what has come, and is posted if it takes more.
+    /// The receive takes kept messages, and is posted if it takes more.
     fn take_or_post(&mut self, key: ReceiveKey, source: Option<PeerId>, matching: Option<Match>, host: &mut H) {
         while let Some(found) = self.matcher.find_unexpected(source, matching) {
             let Some(incoming) = self.matcher.take(found) else { break };
@@ -45,7 +45,7 @@ impl<H: Host> Machine<H> {
         self.receives[key].posted = Some(posted);
     }
 
-    /// A message of this length gets the next place in a receive. Returns whether that is full now.
+    /// Assigns the next place in a receive to a message of this length. Returns whether the receive is full now.
     fn assign(&mut self, key: ReceiveKey, length: u64) -> (Destination, bool) {
         let receive = &mut self.receives[key];
         let destination = Destination { receive: key, offset: receive.used, room: receive.length - receive.used };
@@ -55,7 +55,7 @@ impl<H: Host> Machine<H> {
         (destination, receive.is_full)
     }
 
-    /// The same for a receive that is posted, which it is no longer if it is full.
+    /// As [`Machine::assign`], for a posted receive, which is removed if it is full.
     pub(super) fn assign_posted(&mut self, posted: PostedId, length: u64) -> Destination {
         let key = *self.matcher.posted(posted).expect("it was found just now");
         let (destination, is_full) = self.assign(key, length);
@@ -66,7 +66,7 @@ impl<H: Host> Machine<H> {
         destination
     }
 
-    /// A message has met its receive.
+    /// A message has matched its receive.
     pub(super) fn land(&mut self, key: IncomingKey, destination: Destination, host: &mut H) {
         let incoming = &mut self.incoming[key];
         incoming.place = None;
@@ -102,7 +102,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A message is in its receive's memory, or never will be. It is gone, and the sender is told if it wants to know.
+    /// A message is in its receive's memory, or never will be. It is removed, and the sender is notified if it
+    /// requested that.
     pub(super) fn finish(&mut self, key: IncomingKey, outcome: Result<(), Failure>, host: &mut H) {
         let Some(incoming) = self.forget(key, host) else { return };
         self.fetch_ahead(host);
@@ -119,7 +120,7 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A message that was whole in its packet is in its receive's memory.
+    /// A message that was complete in its packet is in its receive's memory.
     pub(super) fn complete(&mut self, incoming: &Incoming, destination: Destination, host: &mut H) {
         if let Some(id) = incoming.acknowledge {
             self.peers.answer(incoming.peer, Record::Taken { id, outcome: Outcome::Done }, Vec::new());
@@ -127,7 +128,7 @@ impl<H: Host> Machine<H> {
         self.report(incoming, destination, host);
     }
 
-    /// Frees what a message has: its memory, its part of the budget, its packet's credit; but not its place.
+    /// Frees the resources of a message: its memory, its part of the budget, its packet's credit; but not its place.
     pub(super) fn forget(&mut self, key: IncomingKey, host: &mut H) -> Option<Incoming> {
         self.stop_keeping(key);
         let mut incoming = self.incoming.remove(key)?;
@@ -140,8 +141,8 @@ impl<H: Host> Machine<H> {
         Some(incoming)
     }
 
-    /// Takes what it costs to keep a message: within the budget, or else beyond it as far as its peer may go. Returns
-    /// whether it can be kept.
+    /// Takes the cost of a message: within the budget, or otherwise beyond it as far as its peer may. Returns whether
+    /// it can be kept.
     pub(super) fn take_budget(&mut self, key: IncomingKey) -> bool {
         let incoming = &mut self.incoming[key];
         let cost = incoming.cost();
@@ -163,8 +164,8 @@ impl<H: Host> Machine<H> {
         true
     }
 
-    /// The bytes of a message are not kept any more: it gives back its part of the budget, or its packets' credits. It
-    /// keeps its place as long as anything is noted of it.
+    /// The bytes of a message are no longer kept: its part of the budget, or its packets' credits, are returned. It
+    /// keeps its place as long as it is recorded.
     pub(super) fn stop_keeping(&mut self, key: IncomingKey) {
         let Some(incoming) = self.incoming.get_mut(key) else { return };
         let waited = incoming.waits_for_budget();
@@ -189,7 +190,7 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// What had places in the budget is gone.
+    /// Frees places in the budget.
     pub(super) fn release_places(&mut self, count: usize) {
         if count > 0 {
             self.budget.release_places(count);
@@ -197,8 +198,8 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Messages that are kept beyond the budget, or in place of a credit, come within it, as far as it goes. One that
-    /// does not fit waits on behind the others.
+    /// Moves messages that are kept beyond the budget, or in place of a credit, into it, as far as it goes. One that
+    /// does not fit moves behind the others.
     fn use_budget(&mut self) {
         for _ in 0..self.budget.looks() {
             let Some(key) = self.budget.next_waiting() else { break };
@@ -229,7 +230,7 @@ impl<H: Host> Machine<H> {
         self.budget.compact(|key| incoming.get(key).is_some_and(Incoming::waits_for_budget));
     }
 
-    /// Tells that a message is in its receive's memory.
+    /// Reports that a message is in its receive's memory.
     fn report(&mut self, incoming: &Incoming, destination: Destination, host: &mut H) {
         let length = destination.fitting(incoming.length);
         let outcome =
@@ -264,7 +265,7 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A posted receive takes no more messages, and ends like this.
+    /// A posted receive accepts no more messages, and ends with this failure.
     pub(super) fn end_receive(&mut self, posted: PostedId, failure: Failure, host: &mut H) {
         let Some(key) = self.matcher.unpost(posted) else { return };
         let receive = &mut self.receives[key];
@@ -278,7 +279,7 @@ impl<H: Host> Machine<H> {
     }
 
     /// Cancels the oldest posted receive for which `is_it` holds and that no message has matched (of a receive of many
-    /// messages: that takes more of them). Returns whether there was one. Looks at all of them.
+    /// messages: that accepts more of them). Returns whether there was one. Walks all of them.
     pub fn cancel_receive(&mut self, mut is_it: impl FnMut(&H::Receive) -> bool, host: &mut H) -> bool {
         let receives = &self.receives;
         let found = self.matcher.find_posted_by(|key| is_it(&receives[*key].user));
@@ -288,8 +289,8 @@ impl<H: Host> Machine<H> {
         found.is_some()
     }
 
-    /// The oldest message that matches and that nobody has waited for. With `claim` it is set aside under that number,
-    /// for [`Machine::receive_claimed`] or [`Machine::discard_claimed`]. A number that is in use finds nothing.
+    /// The oldest unexpected message that matches. With `claim` it is set aside under that number, for
+    /// [`Machine::receive_claimed`] or [`Machine::discard_claimed`]. A number in use finds nothing.
     pub fn peek(&mut self, source: Option<PeerId>, matching: Option<Match>, claim: Option<u64>) -> Option<Peek> {
         let found = self.matcher.find_unexpected(source, matching)?;
         let key = *self.matcher.unexpected(found)?;
@@ -304,7 +305,7 @@ impl<H: Host> Machine<H> {
         Some(self.incoming[key].peek())
     }
 
-    /// Takes the oldest message that matches and throws it away. Returns what it was. To its sender it is delivered.
+    /// Discards the oldest message that matches. Returns its description. To its sender it is delivered.
     pub fn discard(&mut self, source: Option<PeerId>, matching: Option<Match>, host: &mut H) -> Option<Peek> {
         let found = self.matcher.find_unexpected(source, matching)?;
         let key = self.matcher.take(found)?;
@@ -313,7 +314,7 @@ impl<H: Host> Machine<H> {
         Some(peek)
     }
 
-    /// Receives a message that was set aside. Gives the receive back when there is no such message.
+    /// Receives a message that was set aside. Returns the receive when there is no such message.
     ///
     /// # Errors
     /// No message was set aside under this number.
@@ -334,7 +335,7 @@ impl<H: Host> Machine<H> {
         Ok(())
     }
 
-    /// Throws a message away that was set aside. Returns what it was, if there was one. To its sender it is delivered.
+    /// Discards a message that was set aside. Returns its description, if there was one. To its sender it is delivered.
     pub fn discard_claimed(&mut self, claim: u64, host: &mut H) -> Option<Peek> {
         let key = self.claimed.remove(&claim)?;
         let peek = self.incoming[key].peek();

@@ -1,4 +1,4 @@
-//! What a machine remembers of messages, calls and receives.
+//! A machine's records of messages, calls and receives.
 
 use weft_base::PeerId;
 use weft_wire::message::{Envelope, Outcome, UNASKED_BYTES};
@@ -9,10 +9,10 @@ use crate::host::{BufferId, Failure, Parts, Ticket};
 use crate::matching::{PostedId, UnexpectedId};
 use crate::pool;
 
-/// A data packet whose credit is kept back.
+/// A data packet whose credit is withheld.
 pub(super) struct Held {
     pub(super) peer: PeerId,
-    /// What it brought and is still there.
+    /// The number of its records that are still there.
     pub(super) records: usize,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Called {
     pub(super) peer: PeerId,
     pub(super) id: u64,
     pub(super) packet: PacketKey,
-    /// Until it is handed on.
+    /// Until it is passed on.
     pub(super) body: Option<Vec<u8>>,
 }
 
@@ -31,23 +31,23 @@ pub(super) struct Outgoing<S> {
     pub(super) envelope: Envelope,
     pub(super) length: u64,
     pub(super) delivery: bool,
-    /// Which of two is older.
+    /// Decides which of two is older.
     pub(super) order: u64,
     pub(super) stage: Stage,
     pub(super) user: S,
 }
 
-/// How far it is.
+/// The progress of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Queued,
-    /// Bytes up to this position have gone out. The others follow.
+    /// Bytes up to this position were sent. The others follow.
     Streaming {
         position: u64,
     },
-    /// The peer has it whole, and will say when it is delivered.
+    /// The peer has all of it, and will report its delivery.
     Delivering,
-    /// The peer will say where to write it.
+    /// The peer will tell where to write it.
     Asked,
     Writing {
         under_way: usize,
@@ -66,23 +66,23 @@ pub(super) struct Call {
     pub(super) body: Option<Vec<u8>>,
 }
 
-/// A receive that is not over.
+/// A receive that is not complete.
 pub(super) struct Receiving<R> {
     pub(super) posted: Option<PostedId>,
     pub(super) length: u64,
-    /// It takes no more messages when fewer bytes than this are left.
+    /// It accepts no more messages when fewer bytes than this are left.
     pub(super) least: u64,
     pub(super) used: u64,
-    /// Messages that are on their way into it.
+    /// Messages in transfer into it.
     pub(super) pending: usize,
-    /// It takes no more messages.
+    /// It accepts no more messages.
     pub(super) is_full: bool,
-    /// It ends like this, when no message is on its way into it any more.
+    /// Its failure, reported when no message is in transfer into it any more.
     pub(super) failure: Option<Failure>,
     pub(super) user: R,
 }
 
-/// Where in a receive a message goes.
+/// The destination of a message in a receive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Destination {
     pub(super) receive: ReceiveKey,
@@ -97,29 +97,29 @@ impl Destination {
     }
 }
 
-/// A message that has come, or that a peer wants to send.
+/// A message that was received, or that a peer wants to send.
 pub(super) struct Incoming {
     pub(super) peer: PeerId,
     pub(super) envelope: Envelope,
     pub(super) length: u64,
-    /// The sender's id of it, if it wants to know when it is in the receive's memory.
+    /// The sender's id of it, if it requests an acknowledgement of delivery.
     pub(super) acknowledge: Option<u64>,
     pub(super) body: Body,
-    /// It has a place in the budget.
+    /// Whether it has a place in the budget.
     pub(super) has_place: bool,
-    /// Bytes that it costs of the budget.
+    /// Its cost within the budget, in bytes.
     pub(super) kept: u64,
-    /// Bytes that it costs beyond the budget.
+    /// Its cost beyond the budget, in bytes.
     pub(super) beyond: u64,
-    /// What it costs apart from all that, since its connection was lost while packets were held for it.
+    /// Its cost outside both, since its connection was lost while packets were held for it.
     pub(super) left_behind: u64,
-    /// Those that brought it, while they are held for it because it can't be kept.
+    /// Its packets, while they are held for it because it cannot be kept.
     pub(super) packets: Vec<PacketKey>,
     /// While no receive has taken it.
     pub(super) place: Option<UnexpectedId>,
     /// Since one has.
     pub(super) destination: Option<Destination>,
-    /// It goes nowhere, once it is here.
+    /// Whether it is discarded when it is complete.
     pub(super) is_discarded: bool,
 }
 
@@ -128,12 +128,12 @@ pub(super) enum Body {
     /// They were in the packet.
     Empty,
     Short(Vec<u8>),
-    /// Some of them have come (`here`). Those that came before the message met its receive are kept.
+    /// The first `here` bytes were received. Those received before the message matched its receive are kept.
     Partial {
         bytes: Vec<u8>,
         here: u64,
     },
-    /// The sender waits for a place to write them.
+    /// The sender waits to be told where to write them.
     Asked {
         id: u64,
     },
@@ -150,11 +150,11 @@ pub(super) enum Body {
     Lost,
 }
 
-/// How far reading is.
+/// The progress of reading.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) source: Parts,
-    /// The part that is read next, and what of it.
+    /// The part that is read next, and the offset in it.
     pub(super) part: usize,
     pub(super) part_offset: u64,
     /// Bytes of the message before that.
@@ -194,8 +194,7 @@ impl Incoming {
         }
     }
 
-    /// Bytes that it costs to keep it, beside its place and a buffer. What is sent without asking at any time is part
-    /// of the place.
+    /// Bytes that it costs to keep it, besides its place and a buffer. Small messages are part of the place.
     pub(super) fn cost(&self) -> u64 {
         match &self.body {
             Body::Short(bytes) if self.length > UNASKED_BYTES => bytes.capacity() as u64,
@@ -209,7 +208,7 @@ impl Incoming {
         !self.packets.is_empty()
     }
 
-    /// Whether it stays with its sender until this side says where to write it, and no receive waits for it.
+    /// Whether it stays with its sender until this side tells where to write it, and no receive waits for it.
     pub(super) const fn stays(&self) -> bool {
         matches!(self.body, Body::Asked { .. }) && self.destination.is_none() && !self.is_discarded
     }

@@ -1,4 +1,4 @@
-//! Messages that come in several packets, one after the other.
+//! Messages in several consecutive packets.
 
 use weft_wire::message::Envelope;
 
@@ -10,7 +10,7 @@ use super::terms::Violation;
 use crate::host::Host;
 
 impl<H: Host> Machine<H> {
-    /// A message begins that comes in several packets.
+    /// The first packet of a message in several packets.
     pub(super) fn on_start(
         &mut self,
         arrival: &mut Arrival,
@@ -22,7 +22,7 @@ impl<H: Host> Machine<H> {
     ) -> Result<(), Violation> {
         let peer = arrival.peer;
         if self.peers.at(peer).streaming.is_some() {
-            return Err(Violation("a message begins before the one before it is whole"));
+            return Err(Violation("a message begins before the previous one is complete"));
         }
         let body = Body::Partial { bytes: Vec::new(), here: 0 };
         let key = self.note(Incoming::new(peer, envelope, length, acknowledge, body));
@@ -41,10 +41,10 @@ impl<H: Host> Machine<H> {
         self.add(key, bytes, host)
     }
 
-    /// It goes on.
+    /// A further packet of it.
     pub(super) fn on_more(&mut self, arrival: &mut Arrival, bytes: &[u8], host: &mut H) -> Result<(), Violation> {
         let Some(key) = self.peers.at(arrival.peer).streaming else {
-            return Err(Violation("more of a message that has not begun"));
+            return Err(Violation("a further part of a message that has not begun"));
         };
         if self.incoming[key].is_held() {
             let packet = self.hold_packet(arrival);
@@ -53,7 +53,7 @@ impl<H: Host> Machine<H> {
         self.add(key, bytes, host)
     }
 
-    /// The next bytes of a message go to where those before them are.
+    /// Stores the next bytes of a message behind those before them.
     fn add(&mut self, key: IncomingKey, bytes: &[u8], host: &mut H) -> Result<(), Violation> {
         let incoming = &mut self.incoming[key];
         let (length, peer) = (incoming.length, incoming.peer);
@@ -86,7 +86,7 @@ impl<H: Host> Machine<H> {
         Ok(())
     }
 
-    /// What has come of a message in several packets is needed no more. The rest goes elsewhere.
+    /// The received part of a message in several packets is not needed any more. The rest is stored elsewhere.
     pub(super) fn drop_partial(&mut self, key: IncomingKey) {
         if let Body::Partial { bytes, .. } = &mut self.incoming[key].body {
             self.pool.give_back(core::mem::take(bytes));

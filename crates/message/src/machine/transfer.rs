@@ -11,17 +11,17 @@ use super::record::{Body, Destination, Incoming};
 use super::terms::Violation;
 use crate::host::{Failure, Host, Ticket};
 
-/// So many entries of messages that are gone may stand in the queue of those that stay with their senders, and twice as
-/// many as there are messages.
+/// The queue of messages left with their senders may have this many stale entries, and twice as many as there are
+/// messages.
 const MANY_STAYING: usize = 64;
 
-/// A buffer has whole pages, so that is what it costs.
+/// A buffer has whole pages, so it costs as much.
 const BUFFER_UNIT: u64 = 4096;
 
 impl<H: Host> Machine<H> {
-    /// A transfer has ended that [`Host::read`] or [`Host::write`] asked for. A transfer that fails while its
-    /// connection stands is one that the NIC refused for reasons of this side: then it must break the connection off,
-    /// for what comes after a write that never was would be taken for its end.
+    /// A transfer of [`Host::read`] or [`Host::write`] has ended. A transfer that fails while its connection is open
+    /// was refused by the NIC for reasons of this side: then it must abort the connection, for later packets would be
+    /// taken as the end of a write that never happened.
     pub fn handle_transferred(&mut self, ticket: Ticket, outcome: Result<(), Failure>, host: &mut H) {
         if ticket.0 & WRITE == 0 {
             self.on_read(IncomingKey::from(KeyData::from_ffi(ticket.0)), outcome, host);
@@ -30,13 +30,13 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A peer asks to write a message that nobody waits for: it gets a buffer, if there is one within the budget and
-    /// that is not scarce. Else it waits until somebody does.
+    /// A peer asks to write an unexpected message: it gets a buffer, if there is one within the budget and that is not
+    /// scarce. Otherwise it waits for a receive.
     pub(super) fn allocate(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &mut self.incoming[key];
         let Body::Asked { id: peers_id } = incoming.body else { return };
         let Some(cost) = incoming.length.max(1).checked_next_multiple_of(BUFFER_UNIT) else { return };
-        // Longer ones wait for their receive, whoever is to read or write them.
+        // Longer ones wait for their receive, whether they are read or written.
         if incoming.length > self.settings.eager_bytes
             || incoming.is_held()
             || self.budget.is_scarce()
@@ -54,7 +54,7 @@ impl<H: Host> Machine<H> {
         self.clear(peer, key, peers_id, [sink].into_iter().collect());
     }
 
-    /// A message that could not be taken in when it was announced may be later.
+    /// A message that could not be accepted when it was announced may be later.
     pub(super) fn note_staying(&mut self, key: IncomingKey) {
         let incoming = &self.incoming[key];
         if !incoming.stays() || incoming.length > self.settings.eager_bytes {
@@ -67,14 +67,14 @@ impl<H: Host> Machine<H> {
         self.staying.push_back(key);
     }
 
-    /// Memory was given back: messages that stay with their senders are taken in, the oldest first, until it is scarce
-    /// again. So who receives many of them one by one need not wait a round trip for each.
+    /// Memory was freed: messages left with their senders are fetched, oldest first, until it is scarce again, so that
+    /// a program that receives many of them one by one need not wait a round trip for each.
     pub(super) fn fetch_ahead(&mut self, host: &mut H) {
         while !self.budget.is_scarce()
             && let Some(key) = self.staying.front().copied()
         {
             let from = self.incoming.get(key).filter(|incoming| incoming.stays()).map(|incoming| incoming.peer);
-            // While a connection is being lost, some of its messages are still to learn of it.
+            // While a connection is being lost, some of its messages still wait to be failed.
             if from.is_some_and(|peer| self.peers.at(peer).is_connected()) {
                 self.allocate(key, host);
                 if self.incoming[key].stays() {
@@ -119,7 +119,7 @@ impl<H: Host> Machine<H> {
         if known { Ok(key) } else { Err(Violation("a record names a message that this side does not wait for")) }
     }
 
-    /// A peer has written a message to where it was told.
+    /// A peer has written a message to its place.
     pub(super) fn on_message_written(&mut self, peer: PeerId, id: u64, host: &mut H) -> Result<(), Violation> {
         let key = self.find_incoming(peer, id)?;
         let incoming = &mut self.incoming[key];
@@ -138,7 +138,7 @@ impl<H: Host> Machine<H> {
         Ok(())
     }
 
-    /// A peer writes a message into its receive no more.
+    /// A peer no longer writes a message into its receive.
     pub(super) fn conceal(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &self.incoming[key];
         let Some(destination) = incoming.destination.filter(|destination| destination.fitting(incoming.length) > 0)
@@ -148,7 +148,7 @@ impl<H: Host> Machine<H> {
         host.conceal_sink(&mut self.receives[destination.receive].user, destination.offset);
     }
 
-    /// Asks for the next pieces of a message. When none is left and all are here, it is finished.
+    /// Reads the next pieces of a message. When none is left and all are here, it is finished.
     pub(super) fn read_on(&mut self, key: IncomingKey, host: &mut H) {
         let ticket = Ticket(id(key));
         let incoming = &mut self.incoming[key];
@@ -181,7 +181,7 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A piece of a message has been read.
+    /// A piece of a message was read.
     fn on_read(&mut self, key: IncomingKey, outcome: Result<(), Failure>, host: &mut H) {
         let Some(incoming) = self.incoming.get_mut(key) else { return };
         let Body::Source(reading) = &mut incoming.body else { return };

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The same with two lists and no cleverness.
+/// The same with two plain lists.
 #[derive(Default)]
 struct Model {
     posted: Vec<(Option<PeerId>, Option<Match>, u32)>,
@@ -112,7 +112,7 @@ proptest! {
             prop_assert_eq!(matcher.posted_count(), model.posted.len());
             prop_assert_eq!(matcher.unexpected_count(), model.unexpected.len());
         }
-        // What is left comes out in order.
+        // The rest is removed in order.
         for (_, _, number) in model.unexpected {
             let all = Some(Match { tag: 0, ignore: u64::MAX });
             let oldest = [None, all].into_iter().filter_map(|kind| matcher.find_unexpected(None, kind));

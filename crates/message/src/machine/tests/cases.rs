@@ -124,7 +124,7 @@ fn send_alone(world: &mut World, tag: u64, length: u64) -> u64 {
 
 #[test]
 fn one_credit_is_enough_for_those_that_are_received() {
-    // Three of four credits are kept back for messages that nobody receives.
+    // Three of four credits are withheld for messages that no receive takes.
     let mut world = World::pair(&Settings { unexpected_messages: 0, ..small() });
     let kept: Vec<_> = (0..3).map(|tag| send_alone(&mut world, tag, 200)).collect();
     assert_eq!(world.nodes[1].machine.packets.len(), 3);
@@ -150,7 +150,7 @@ fn what_the_budget_gets_back_goes_to_those_that_wait_for_it() {
     assert_eq!(world.nodes[1].machine.packets.len(), 4);
     world.receive(1, Some(0), tag(0), 200, None);
     world.settle();
-    assert_eq!(world.nodes[1].machine.matcher.unexpected_count(), 6, "the seventh has come");
+    assert_eq!(world.nodes[1].machine.matcher.unexpected_count(), 6, "the seventh was received");
     let posted = world.receive(1, Some(0), tag(9), 200, None);
     assert_eq!(world.told(1).pop(), Some(got(posted, last, 9, 200)));
 }
@@ -158,12 +158,12 @@ fn what_the_budget_gets_back_goes_to_those_that_wait_for_it() {
 #[test]
 fn the_oldest_of_those_that_wait_is_next_though_others_are_received_meanwhile() {
     let mut world = World::pair(&Settings { unexpected_messages: 1, data_credits: 20, ..small() });
-    // One has the only place; 18 are held, which is more than are looked at in one turn.
+    // One has the only place; 18 are held, more than are checked in one turn.
     for tag in 0..19 {
         send_alone(&mut world, tag, 8);
     }
     assert_eq!(world.nodes[1].machine.packets.len(), 18);
-    // What was held gives no place back, and so changes nobody's turn.
+    // A held message returns no place, and so changes no turn.
     world.receive(1, Some(0), tag(18), 8, None);
     world.receive(1, Some(0), tag(0), 8, None);
     let kept = world.nodes[1].machine.incoming.values().filter(|incoming| incoming.has_place);
@@ -172,7 +172,7 @@ fn the_oldest_of_those_that_wait_is_next_though_others_are_received_meanwhile() 
 
 #[test]
 fn a_message_gets_a_buffer_only_while_half_of_the_budget_is_free() {
-    // A buffer of 2000 bytes costs 4096: the third would fit, but what is under way may need that half.
+    // A buffer of 2000 bytes costs 4096: the third would fit, but messages in flight may need that half.
     let mut world = World::pair(&Settings { unexpected_bytes: 3 * 4096, ..small() });
     let sent: Vec<_> = (0..3).map(|tag| send_alone(&mut world, tag, 2000)).collect();
     assert_eq!((world.nodes[1].host.buffers(), world.nodes[1].machine.budget.used()), (2, 2 * 4096));
@@ -366,7 +366,7 @@ fn an_idle_connection_is_closed_and_opened_again() {
         world.settle();
         assert_eq!(world.joints[&(0, 1)], Joint::Joined);
         pass(&mut world, nodes, Duration::from_secs(1));
-        // What is sent while it closes goes over the next connection.
+        // A message sent while it closes uses the next connection.
         let number = world.send(0, 1, Some(1), 10, false);
         let back = world.send(1, 0, Some(1), 10, false);
         world.settle();
@@ -434,7 +434,7 @@ fn the_last_credit_is_left_to_who_reserves_it_also_when_nobody_was_named() {
     world.send(0, 1, Some(2), 10, false);
     assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
     assert!(world.transmit(1) && world.deliver(1, 0), "the credit is back");
-    // Packets for which there was no room are asked for without being named.
+    // Packets for which there was no room are requested without being named.
     let Node { machine, host } = &mut world.nodes[0];
     assert_eq!(machine.poll_packet(PeerId(1), &mut [0; 512], world.now, host), None);
     assert!(machine.reserve_packet(PeerId(1)));
@@ -447,12 +447,12 @@ fn the_last_credit_is_left_to_who_reserves_it_also_after_a_packet_that_needed_no
     assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
     assert!(!world.nodes[0].machine.reserve_packet(PeerId(1)));
     world.send(0, 1, Some(2), 10, false);
-    // The peer has its word on a message of its own, for which there are other credits.
+    // The peer's acknowledgement is about a message of its own, for which there are other credits.
     world.receive(0, Some(1), tag(3), 10, None);
     world.send(1, 0, Some(3), 10, true);
     assert!(world.transmit(1) && world.deliver(1, 0));
     assert!(world.transmit(0) && world.deliver(0, 1));
-    assert!(world.nodes[0].machine.peers.at(PeerId(1)).controls.is_empty(), "it has been said");
+    assert!(world.nodes[0].machine.peers.at(PeerId(1)).controls.is_empty(), "it was sent");
     assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
     assert!(world.transmit(1) && world.deliver(1, 0), "the credit is back");
     let Node { machine, host } = &mut world.nodes[0];

@@ -1,4 +1,4 @@
-//! More messages than are kept, and one that is waited for behind them.
+//! More messages than are kept, and one behind them that is waited for.
 
 use weft_base::PeerId;
 
@@ -32,7 +32,7 @@ fn what_is_waited_for_passes_12_000_messages_that_are_not() {
             let many: Vec<_> = (0..12_000).map(|_| world.send(0, 1, Some(1), length, delivery)).collect();
             let last = world.send(0, 1, Some(2), length, delivery);
             world.settle();
-            // None of them waits to be sent, so that none is in the way of the next ones.
+            // None of them waits to be sent, so that none delays the next ones.
             let open = world.nodes[0].machine.outgoing.len();
             assert_eq!(
                 (world.nodes[0].host.announced, world.nodes[0].machine.peers.at(PeerId(1)).queue.len()),
@@ -64,7 +64,7 @@ fn what_stays_with_its_sender_is_fetched_before_it_is_received() {
     let mut ready = 0;
     for number in many {
         let posted = world.receive(1, Some(0), tag(1), 4000, None);
-        // Is it told at once, without a word to the sender and back?
+        // Does it complete at once, without a round trip to the sender?
         let mut told = world.told(1);
         ready += usize::from(!told.is_empty());
         world.settle();
@@ -73,7 +73,7 @@ fn what_stays_with_its_sender_is_fetched_before_it_is_received() {
         let budget = &world.nodes[1].machine.budget;
         assert!(budget.used() <= 20_000 && budget.beyond() <= 20_000);
     }
-    assert!(ready > 190, "{ready} were there");
+    assert!(ready > 190, "{ready} were complete");
     let machine = &world.nodes[1].machine;
     assert!(machine.staying.is_empty() && machine.budget.used() == 0 && !machine.budget.is_scarce());
 }
@@ -97,7 +97,7 @@ fn long_messages_that_cannot_be_exposed_now_are_asked_for() {
 
 #[test]
 fn what_is_waited_for_passes_the_windows_of_many_peers() {
-    // Each of them sends what it has credits for before it hears of the others.
+    // Each of them sends as much as it has credits for before it knows of the others.
     let settings = Settings { unexpected_bytes: 60_000, ..small() };
     let mut world = World::new(&vec![settings; 31]);
     for from in 1..31 {
@@ -149,13 +149,13 @@ fn a_message_that_does_not_fit_holds_up_nobody_else() {
         }
         world.settle();
         world.told(0);
-        // All of it is under way before its sender hears that memory is scarce.
+        // All of it is in flight before its sender knows that memory is scarce.
         let sent: Vec<_> = long.iter().map(|length| (world.send(1, 0, Some(1), *length, false), *length)).collect();
         while world.transmit(1) {}
         world.settle();
         let held = world.nodes[0].machine.packets.len();
         assert!(held > 0 && world.nodes[0].machine.budget.is_scarce());
-        // One peer takes the places that are left, and another one's packets are held.
+        // One peer takes the remaining places, and another one's packets are held.
         let places = 12 - world.nodes[0].machine.budget.taken();
         for _ in 0..places {
             world.send(2, 0, Some(1), 8, false);

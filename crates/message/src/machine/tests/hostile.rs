@@ -1,4 +1,4 @@
-//! Peers that break the rules.
+//! Peers that violate the protocol.
 
 use proptest::prelude::*;
 use weft_base::{PeerId, Stag, Time};
@@ -27,7 +27,7 @@ const TERMS: Terms = Terms { packet_bytes: 512, data_credits: 3, control_credits
 const PEER: PeerId = PeerId(0);
 const PLAIN: Envelope = Envelope { tag: Some(1), data: None };
 
-/// One machine, which is connected with somebody who is none.
+/// One machine, connected with a hostile peer.
 fn victim() -> World {
     victim_with(&settings())
 }
@@ -73,7 +73,7 @@ fn request(length: u64, source: &[(u64, u64)]) -> Record {
     Record::Request { envelope: PLAIN, id: 5, length, delivery: false, source: parts(source) }
 }
 
-/// A message on its way out gets as far as that the peer has seen its request. Returns its id on the wire.
+/// Sends a message until the peer has seen its request. Returns its id on the wire.
 fn ask(world: &mut World, length: u64) -> u64 {
     world.send(1, 0, Some(1), length, false);
     let Node { machine, host } = &mut world.nodes[1];
@@ -98,9 +98,9 @@ fn what_breaks_the_rules_is_a_violation() {
         ([packet(Class::Data, (0, 0), &[]), vec![0; 505]].concat(), "longer"),
         ([packet(Class::Data, (0, 0), &[]), vec![1, 0, 0]].concat(), "form"),
         (packet(Class::Credits, (0, 0), &[Record::Close]), "no credit"),
-        (packet(Class::Data, (1, 0), &[]), "given back"),
-        (packet(Class::Control, (0, 1), &[]), "given back"),
-        (packet(Class::Credits, (u16::MAX, u16::MAX), &[]), "given back"),
+        (packet(Class::Data, (1, 0), &[]), "returned"),
+        (packet(Class::Control, (0, 1), &[]), "returned"),
+        (packet(Class::Credits, (u16::MAX, u16::MAX), &[]), "returned"),
         (control(&[short()]), "must not have"),
         (control(&[request(1, &[])]), "must not have"),
         (control(&[Record::Call { id: 1, length: 0 }]), "must not have"),
@@ -108,7 +108,7 @@ fn what_breaks_the_rules_is_a_violation() {
         (control(&[Record::More { length: 1 }]), "must not have"),
         (data(&[start(9, 10)]), "than it has"),
         (data(&[start(9, 1), Record::More { length: 9 }]), "than it has"),
-        (data(&[start(9, 1), start(9, 1)]), "is whole"),
+        (data(&[start(9, 1), start(9, 1)]), "is complete"),
         (data(&[Record::More { length: 0 }]), "not begun"),
         (data(&[start(9, 9), Record::More { length: 0 }]), "not begun"),
         (data(&[request(10, &[(0, 9)])]), "together"),
@@ -168,7 +168,7 @@ fn a_peer_without_credit_is_not_heard_and_one_that_is_not_received_gets_none() {
     }
     assert!(feed(&mut world, PEER, &packet(Class::Data, (0, 0), &[])).expect_err("no credit").0.contains("no credit"));
     assert!(world.nodes[1].machine.handle_other_packet(PEER).is_err());
-    // There are places for 12 of them: those that are beyond keep their credit.
+    // There are places for 12 of them: the others keep their credit.
     let mut world = victim();
     let mut come = 0;
     loop {
@@ -192,11 +192,11 @@ fn records_that_wait_for_control_credits_are_bounded() {
     let mut come = 0;
     while feed(&mut world, PEER, &packet(Class::Data, (0, 0), &records)).is_ok() {
         come += 1;
-        assert!(come < 1000, "it takes them for ever");
+        assert!(come < 1000, "it accepts them forever");
         let Node { machine, host } = &mut world.nodes[1];
         while machine.poll_packet(PEER, &mut [0; 512], Time::ZERO, host).is_some() {}
     }
-    // Once the control credits are back, the others come back too.
+    // Once the control credits are returned, the others are returned too.
     let credits = packet(Class::Credits, (0, 2), &[]);
     let Node { machine, host } = &mut world.nodes[1];
     let mut given = 0;
@@ -230,7 +230,7 @@ fn answers_that_a_peer_does_not_take_are_few_and_all_come_when_it_does() {
     let mut most = 0;
     let mut answers = Vec::new();
     assert_eq!(feed(&mut world, PEER, &packet(Class::Data, (0, 0), &records)), Ok(()));
-    // Each round brings answers for the credits that there are, and the peer gives one of them back.
+    // Each round has as many answers as credits, and the peer returns one of them.
     for _ in 0..CALLS {
         let Node { machine, host } = &mut world.nodes[1];
         for _ in 0..CALLS {
@@ -271,7 +271,7 @@ fn calls_are_handed_on_until_64_kib_of_answers_wait() {
         machine.answer(call, &[7; 1024], host);
         answered += 1;
     }
-    // 31 others were being answered when the last byte came to them.
+    // 31 others were being answered when the last byte was.
     assert_eq!((answered, machine.peers.at(PEER).answer_bytes), (64 + 31, (64 + 31) * 1024));
 }
 
@@ -289,7 +289,7 @@ fn a_peer_that_comes_and_goes_leaves_no_more_than_it_may() {
             machine.handle_connected(PEER, TERMS, Time::ZERO, host);
         }
         let machine = &world.nodes[1].machine;
-        // What is left behind takes as much as a place each, beside its own.
+        // A message left behind takes as much as another place.
         let place = Settings::MESSAGE_BYTES as usize;
         let most = most + 3 * (2 * 512 + 256 * place) / if length == 1 { place } else { place + 512 };
         assert_eq!((machine.incoming.len(), machine.packets.len()), (most, 0));

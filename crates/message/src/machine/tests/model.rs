@@ -1,5 +1,4 @@
-//! What must come of it all: which message goes to which receive, by two plain lists; and that everything completes
-//! once.
+//! The expected results: which message matches which receive, by two plain lists; and that everything completes once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -44,7 +43,7 @@ struct Sent {
 struct Side {
     posted: Vec<Posted>,
     unexpected: Vec<Message>,
-    /// Which receive a message must come to, where in it, and how much of it.
+    /// Which receive a message must match, its offset in it, and its length there.
     expected: HashMap<u64, (u64, u64, u64)>,
     /// Receives that have not reported their end, and how they must end if no message does it.
     open: HashMap<u64, Option<Failure>>,
@@ -57,13 +56,13 @@ pub(super) struct Model {
     sent: HashMap<u64, Sent>,
     /// Sends that have not completed.
     open: HashSet<u64>,
-    /// Messages that were received, or thrown away.
+    /// Messages that were received, or discarded.
     over: HashSet<u64>,
     canceled: HashSet<u64>,
     /// From the ids in requests, and from those in answers to them, to messages.
     requests: HashMap<(usize, usize, u64), u64>,
     sinks: HashMap<(usize, usize, u64), u64>,
-    /// Messages that have begun to come in packets, and how many bytes are to follow.
+    /// Messages whose packets are being received, and how many bytes follow.
     streaming: HashMap<(usize, usize), (u64, u64)>,
 }
 
@@ -145,7 +144,7 @@ impl Model {
         self.over.insert(number);
     }
 
-    /// All that is in the hands of the world is looked at.
+    /// Checks everything that the world holds.
     pub(super) fn observe(&mut self, world: &mut World) {
         for seen in core::mem::take(&mut world.seen) {
             match seen {
@@ -295,7 +294,7 @@ impl Model {
         self.sides[at].unexpected.clone()
     }
 
-    /// Nothing is left, and nothing was lost but with a connection.
+    /// Nothing is left, and nothing was lost except with a connection.
     pub(super) fn finish(&self) {
         assert!(self.open.is_empty(), "sends {:?} have not completed", self.open);
         for side in &self.sides {
@@ -307,7 +306,7 @@ impl Model {
         }
     }
 
-    /// Ends by agreement lose nothing.
+    /// Closing by agreement loses nothing.
     pub(super) fn forgive(&mut self, was_abrupt: bool) {
         if !was_abrupt {
             self.sides.iter_mut().for_each(|side| side.lost.clear());
@@ -316,7 +315,7 @@ impl Model {
 }
 
 impl Side {
-    /// Returns whether the receive takes no more.
+    /// Returns whether the receive accepts no more.
     fn assign(&mut self, posted: &mut Posted, message: &Message) -> bool {
         let room = posted.length - posted.used;
         let fitting = room.min(message.length);

@@ -22,7 +22,7 @@ struct Run {
     next_call: u64,
 }
 
-/// What a run has in it.
+/// The parameters of a test.
 #[derive(Clone, Copy)]
 struct Course {
     nodes: usize,
@@ -277,7 +277,7 @@ impl Run {
         }
     }
 
-    /// The applications take what is there, and then nothing may be left.
+    /// The applications receive everything, and then nothing may be left.
     fn finish(&mut self, course: Course) {
         for _ in 0..10_000 {
             self.world.settle();

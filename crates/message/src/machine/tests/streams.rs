@@ -1,4 +1,4 @@
-//! Messages that come in several packets, without being asked for.
+//! Messages in several packets, sent without a request.
 
 use weft_base::PeerId;
 
@@ -8,7 +8,7 @@ use crate::host::{Failure, Received};
 use crate::machine::record::Stage;
 use crate::settings::Settings;
 
-/// Messages up to 5000 bytes are streamed, in packets of 512, of which 4 may be under way.
+/// Messages up to 5000 bytes are streamed, in packets of 512, of which 4 may be in flight.
 fn small() -> Settings {
     Settings { stream_bytes: 5000, alone_bytes: 5000, eager_bytes: 0, unexpected_bytes: 20_000, ..cases::small() }
 }
@@ -65,8 +65,8 @@ fn a_message_of_several_packets_is_not_asked_for() {
 #[test]
 fn longer_ones_are_read_while_more_than_two_sends_are_under_way() {
     for (sends, read) in [(1, 0), (2, 2), (9, 9)] {
-        // What may be sent before its receive is posted is no exception. The short one counts, and streams whatever
-        // else there is.
+        // Messages that may be sent before their receive is posted are no exception. The short one counts, and streams
+        // in any case.
         let mut world = World::pair(&Settings { alone_bytes: 1000, eager_bytes: 5000, data_credits: 100, ..small() });
         let long: Vec<_> = (0..sends).map(|at| world.send(0, 1, Some(at), 3000, at % 2 == 0)).collect();
         let short = world.send(0, 1, Some(100), 1000, false);
@@ -139,7 +139,7 @@ fn without_a_budget_the_packets_of_a_message_keep_their_credits_until_it_is_rece
 
 #[test]
 fn a_budget_that_comes_later_takes_what_has_come_and_what_follows() {
-    // So many credits that both go out before the sender learns that memory is scarce.
+    // So many credits that both are sent before the sender knows that memory is scarce.
     let settings = Settings { unexpected_bytes: 5000, unexpected_messages: 1, data_credits: 20, ..small() };
     let mut world = World::pair(&settings);
     let first = world.send(0, 1, Some(1), 4000, false);
@@ -160,7 +160,7 @@ fn a_budget_that_comes_later_takes_what_has_come_and_what_follows() {
 #[test]
 fn messages_can_be_received_in_any_order_though_few_of_them_can_be_kept() {
     let long_packets = Settings { packet_bytes: 2500, short_bytes: 2000, eager_bytes: 5000, ..small() };
-    // All are asked for, and buffers must not take what the requests need.
+    // All are requested, and buffers must not take what the requests need.
     let asked = Settings { stream_bytes: 0, eager_bytes: 5000, ..small() };
     for (length, settings) in [(200, small()), (2000, small()), (4000, small()), (2000, long_packets), (2000, asked)] {
         let mut world = World::pair(&Settings { unexpected_bytes: 64_000, ..settings });
@@ -223,7 +223,7 @@ fn a_message_that_is_not_whole_can_be_thrown_away_or_claimed() {
     }
 }
 
-/// What has become of a message when its sender is lost in the middle of it.
+/// The outcome of a message whose sender is lost in the middle of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Unexpected,
@@ -260,7 +260,7 @@ fn a_sender_that_is_lost_in_the_middle_of_a_message_leaves_nothing_behind() {
             let failed = matches!(told[..], [Told::Received { outcome: Err(Failure::PeerLost), last: true, .. }]);
             assert_eq!(failed, matches!(fate, Fate::Landed | Fate::Claimed), "{fate:?} {told:?}");
             is_clean(&world);
-            // The next connection begins with nothing.
+            // The next connection starts empty.
             assert_eq!(world.joints[&(0, 1)], Joint::Apart);
             let message = world.send(0, 1, Some(5), 2000, false);
             let posted = world.receive(1, None, tag(5), 2000, None);

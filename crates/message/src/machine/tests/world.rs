@@ -1,4 +1,4 @@
-//! Machines joined by streams in memory that keep the order, and all that they say checked.
+//! Machines joined by in-memory streams that keep the order, with all their packets checked.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,7 +21,7 @@ pub(super) fn content(number: u64, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// What one side asks of a stream.
+/// An operation of one side on a stream.
 #[derive(Debug)]
 pub(super) enum Item {
     Packet(Vec<u8>),
@@ -40,11 +40,11 @@ pub(super) struct SendUser {
 pub(super) struct ReceiveUser {
     pub(super) number: u64,
     pub(super) memory: Memory,
-    /// Those that are exposed, with the offsets that were asked for.
+    /// Exposed regions, with the requested offsets.
     stags: Vec<(u64, Stag)>,
 }
 
-/// What a host was told.
+/// The callbacks of a host.
 #[derive(Debug, PartialEq)]
 pub(super) enum Told {
     Sent { number: u64, outcome: Result<(), Failure> },
@@ -250,17 +250,17 @@ pub(super) struct Node {
     pub(super) host: TestHost,
 }
 
-/// How two nodes are joined.
+/// The connection of two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joint {
     Apart,
     Connecting,
     Joined,
-    /// This one of the two does not know yet that the connection is gone.
+    /// This one of the two does not know yet that the connection is lost.
     Half(usize, bool),
 }
 
-/// What has happened between the machines.
+/// An event between the machines.
 pub(super) enum Seen {
     Record { from: usize, to: usize, record: Record },
     Lost { at: usize, other: usize, abrupt: bool },
@@ -276,7 +276,7 @@ pub(super) struct World {
     pub(super) packets: usize,
     pub(super) credit_packets: HashMap<(usize, usize), usize>,
     next_number: u64,
-    /// Connections that were asked for while the old one was not gone.
+    /// Connections requested while the old one was not closed.
     wanted: HashSet<(usize, usize)>,
 }
 
@@ -358,7 +358,7 @@ impl World {
         number
     }
 
-    /// What a node has asked of its streams goes into them.
+    /// Puts a node's operations into its streams.
     pub(super) fn flush(&mut self, at: usize) {
         let host = &mut self.nodes[at].host;
         for (peer, item) in host.items.drain(..) {
@@ -398,7 +398,7 @@ impl World {
         self.credit_packets.remove(&(from, to));
     }
 
-    /// Both know that the connection is gone.
+    /// Both know that the connection is lost.
     fn end(&mut self, a: usize, b: usize) {
         self.drop_stream(a, b);
         self.drop_stream(b, a);
@@ -406,11 +406,11 @@ impl World {
         self.joints.insert(pair(a, b), joint);
     }
 
-    /// A connection that was asked for stands.
+    /// A requested connection is established.
     pub(super) fn join(&mut self, a: usize, b: usize) {
         assert_eq!(self.joints.insert(pair(a, b), Joint::Joined), Some(Joint::Connecting));
         let ends = [(a, b), (b, a)];
-        // Who is its own peer has one end.
+        // A node that is its own peer has one end.
         for (at, other) in ends.into_iter().take(if a == b { 1 } else { 2 }) {
             let terms = self.terms(other);
             let Node { machine, host } = &mut self.nodes[at];
@@ -419,7 +419,7 @@ impl World {
         }
     }
 
-    /// A connection breaks: `first` knows at once, the other later.
+    /// A connection is lost: `first` knows at once, the other later.
     pub(super) fn cut(&mut self, first: usize, other: usize) {
         let joint = self.joints.insert(pair(first, other), Joint::Half(other, true));
         assert!(matches!(joint, Some(Joint::Joined | Joint::Connecting)));
@@ -523,7 +523,7 @@ impl World {
         true
     }
 
-    /// The connections that wait for something to happen to them.
+    /// The connections in a transition.
     pub(super) fn unsettled(&self) -> Vec<((usize, usize), Joint)> {
         let mut joints: Vec<_> = self.joints.iter().map(|(pair, joint)| (*pair, *joint)).collect();
         joints.retain(|(_, joint)| matches!(joint, Joint::Connecting | Joint::Half(..)));
@@ -537,14 +537,14 @@ impl World {
             Joint::Half(late, false)
                 if self.streams.get(&(a + b - late, late)).is_some_and(|left| !left.is_empty()) =>
             {
-                // What was sent before the end comes before it.
+                // Packets sent before the end arrive before it.
                 self.deliver(a + b - late, late);
             }
             _ => self.end_half(a, b),
         }
     }
 
-    /// Everything that can happen without the applications happens.
+    /// Runs everything that can happen without the applications.
     pub(super) fn settle(&mut self) {
         loop {
             let mut busy = false;
