@@ -1,5 +1,5 @@
-//! The border to C: objects that C knows by the address of the `fid` at their beginning, who owns them, panics that
-//! stop here, and functions that say that they are not here.
+//! The C boundary: objects that C knows by the address of the `fid` at their beginning, their ownership, panics that
+//! are caught here, and functions that are not supported.
 //!
 //! A function of the C interface looks like this, and does no more:
 //! ```ignore
@@ -29,32 +29,32 @@ use crate::errno::Errno;
 
 /// An object of this provider that C knows by its address.
 ///
-/// It belongs to C from [`give`] to [`close`]. Who needs it longer, as a child needs its parent, [`hold`]s it: then it
-/// can't be closed.
+/// C owns it from [`give`] to [`close`]. An object that needs it longer, as a child needs its parent, [`hold`]s it:
+/// then it cannot be closed.
 ///
 /// # Safety
-/// The type is `#[repr(C)]`, its first field is a [`Header`] of `Fid`, and the first field of `Fid` is a [`fid`] (all
-/// structures of the C headers that are called so are like that). `CLASS` is the one that the object's `fid` has, and
-/// no other type has the same.
+/// The type is `#[repr(C)]`, its first field is a [`Header`] of `Fid`, and the first field of `Fid` is a [`fid`] (true
+/// for all structures of the C headers with such names). `CLASS` is the one that the object's `fid` has, and no other
+/// type has the same.
 pub(crate) unsafe trait Object: Sized + Send + Sync + 'static {
-    /// C's name for it: `fid_domain`, for example.
+    /// C's type of it: `fid_domain`, for example.
     type Fid;
     /// Its `FI_CLASS_*`.
     const CLASS: usize;
 
-    /// How many hold it.
+    /// The count of its holders.
     fn users(&self) -> &Users;
 }
 
 /// The C structure at the beginning of an object. C reads it, and may write the application's context into it, so that
-/// Rust makes no reference to its content.
+/// Rust makes no reference to its contents.
 #[repr(transparent)]
 pub(crate) struct Header<F>(UnsafeCell<F>);
 
-// SAFETY: What it points to is the application's context, which is only ever handed back, and tables of functions,
-// which nobody writes.
+// SAFETY: It points to the application's context, which is only ever returned to it, and to tables of functions, which
+// are never written.
 unsafe impl<F> Send for Header<F> {}
-// SAFETY: As above, and only C touches its content.
+// SAFETY: As above, and only C accesses its contents.
 unsafe impl<F> Sync for Header<F> {}
 
 impl<F> Header<F> {
@@ -62,28 +62,28 @@ impl<F> Header<F> {
         Self(UnsafeCell::new(content))
     }
 
-    /// C's structure, to set fields of it that nobody else uses now: `mem_desc` and `key` of a region, tables of an
+    /// C's structure, to set fields of it that have no other user now: `mem_desc` and `key` of a region, tables of an
     /// endpoint that is not yet enabled.
     pub(crate) const fn as_ptr(&self) -> *mut F {
         self.0.get()
     }
 }
 
-/// What stands at the beginning of every object.
+/// The beginning of every object.
 pub(crate) const fn head<T: Object>(context: *mut c_void, ops: &'static fi_ops) -> fid {
     fid { fclass: T::CLASS, context, ops: table(ops) }
 }
 
-/// The address of a table of functions, as the C structures have it. C only reads them.
+/// The address of a table of functions, in C's type. C only reads it.
 pub(crate) const fn table<T>(table: &'static T) -> *mut T {
     core::ptr::from_ref(table).cast_mut()
 }
 
-/// Counts who holds an object.
+/// Counts the holders of an object.
 #[derive(Default)]
 pub(crate) struct Users(AtomicUsize);
 
-/// An object that can't be closed as long as this is there.
+/// An object that cannot be closed until this is dropped.
 pub(crate) struct Held<T: Object>(Arc<T>);
 
 impl<T: Object> Held<T> {
@@ -121,7 +121,7 @@ impl<T: Object> Drop for Held<T> {
 /// Gives an object to C, which owns it until [`close`].
 ///
 /// # Errors
-/// There is nowhere to put its address.
+/// NULL in place of room for its address.
 ///
 /// # Safety
 /// `to` is NULL or can be written.
@@ -133,10 +133,10 @@ pub(crate) unsafe fn give<T: Object>(object: T, to: *mut *mut T::Fid) -> Result<
     Ok(())
 }
 
-/// An object that C names.
+/// Borrows an object of C's.
 ///
 /// # Errors
-/// NULL, or an object of another kind.
+/// NULL, or an object of another class.
 ///
 /// # Safety
 /// `object` is NULL, or the address of a `fid` of this provider that has not been closed and stays so for `'a`.
@@ -153,15 +153,15 @@ pub(crate) unsafe fn borrow<'a, T: Object>(object: *mut T::Fid) -> Result<&'a T,
     Ok(unsafe { &*object.cast::<T>() })
 }
 
-/// Holds an object that C names, for longer than a call.
+/// Holds an object of C's, for longer than a call.
 ///
 /// # Errors
-/// NULL, or an object of another kind.
+/// NULL, or an object of another class.
 ///
 /// # Safety
 /// As for [`borrow`].
 pub(crate) unsafe fn hold<T: Object>(object: *mut T::Fid) -> Result<Held<T>, Errno> {
-    // SAFETY: This function's contract is that one's. The reference counts for nothing after the check.
+    // SAFETY: This function has the same contract. The reference is not used after the check.
     unsafe { borrow::<T>(object) }?;
     let address = object.cast::<T>().cast_const();
     // SAFETY: It came from `Arc::into_raw`, and C's count is still there, for it has not been closed.
@@ -175,12 +175,12 @@ pub(crate) unsafe fn hold<T: Object>(object: *mut T::Fid) -> Result<Held<T>, Err
 /// Takes an object back from C, and drops it.
 ///
 /// # Errors
-/// Somebody holds it; or NULL, or an object of another kind.
+/// It is held; or NULL, or an object of another class.
 ///
 /// # Safety
 /// As for [`borrow`]; and C does not use it any more if this succeeds.
 pub(crate) unsafe fn close<T: Object>(object: *mut fid) -> Result<(), Errno> {
-    // SAFETY: This function's contract is that one's. The reference is not used after it.
+    // SAFETY: This function has the same contract. The reference is not used after it.
     let users = unsafe { borrow::<T>(object.cast()) }?.users().0.load(Ordering::Acquire);
     if users > 0 {
         return Err(Errno::BUSY);
@@ -190,13 +190,13 @@ pub(crate) unsafe fn close<T: Object>(object: *mut fid) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What a type's function `close` does for C.
+/// The `close` function of a type.
 pub(crate) unsafe extern "C" fn close_object<T: Object>(object: *mut fid) -> c_int {
     // SAFETY: C passes an object of ours, or NULL, and does not use it any more when it is closed.
     status(|| unsafe { close::<T>(object) })
 }
 
-/// The answer of a function that only succeeds or fails. A panic stops here.
+/// The status of a function. A panic is caught here.
 pub(crate) fn status(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
     match guard(work) {
         Ok(()) => 0,
@@ -204,12 +204,12 @@ pub(crate) fn status(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
     }
 }
 
-/// The answer of a function that gives a small number.
+/// The result of a function that returns a small number.
 pub(crate) fn number(work: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     guard(work).unwrap_or_else(|Errno(code)| -code)
 }
 
-/// The answer of a function that gives a count, or of a data operation, which gives 0.
+/// The result of a function that returns a count, or of a data operation, which returns 0.
 #[inline]
 pub(crate) fn count(work: impl FnOnce() -> Result<usize, Errno>) -> ssize_t {
     match guard(work) {
@@ -218,24 +218,25 @@ pub(crate) fn count(work: impl FnOnce() -> Result<usize, Errno>) -> ssize_t {
     }
 }
 
-/// The answer of a function that has no way to report an error: `otherwise`, then.
+/// The result of a function that cannot report an error: `otherwise`, then.
 pub(crate) fn value<T>(otherwise: T, work: impl FnOnce() -> Result<T, Errno>) -> T {
     guard(work).unwrap_or(otherwise)
 }
 
-/// Does something that may panic. A panic is a bug of ours: its message is on stderr, and C gets `FI_EOTHER`.
+/// Runs a function that may panic. A panic is a bug of ours: its message is on stderr, and C gets `FI_EOTHER`.
 #[inline]
 fn guard<T>(work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let _whole = Uncanceled::begin();
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno(FI_EOTHER)))
 }
 
-/// A thread that is canceled (pthread_cancel(3)) inside of a call ends when the call has returned. Many system calls
-/// are cancellation points, and cancellation unwinds the stack in a way that Rust code ends the process for.
+/// Disables cancellation: a thread that is canceled (pthread_cancel(3)) inside of a call ends when the call has
+/// returned. Many system calls are cancellation points, and cancellation unwinds the stack in a way that makes Rust
+/// abort the process.
 struct Uncanceled(c_int);
 
 unsafe extern "C" {
-    /// POSIX. Sets the state of the calling thread, and gives the one before.
+    /// POSIX. Sets the state of the calling thread, and returns the previous one.
     safe fn pthread_setcancelstate(state: c_int, before: &mut c_int) -> c_int;
 }
 
@@ -257,19 +258,19 @@ impl Drop for Uncanceled {
     }
 }
 
-/// The content of a slot whose function this provider does not have: one that answers `-FI_ENOSYS`. No slot may be
-/// NULL, for the inline functions of the headers do not check.
+/// A function for a slot that this provider does not support: it returns `-FI_ENOSYS`. No slot may be NULL, for the
+/// inline functions of the headers do not check.
 pub(crate) const fn no<F: Refuses>() -> Option<F> {
     Some(F::REFUSE)
 }
 
-/// Types of functions that can say that they are not here.
+/// Function types with an unsupported version.
 pub(crate) trait Refuses {
     /// Such a function.
     const REFUSE: Self;
 }
 
-/// What a function returns that is not here.
+/// Result types of unsupported functions.
 pub(crate) trait Refusal {
     /// `-FI_ENOSYS`, or nothing.
     const REFUSAL: Self;
@@ -413,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_slot_without_a_function_says_so() {
-        // SAFETY: It looks at none of its arguments.
+        // SAFETY: It reads none of its arguments.
         assert_eq!(unsafe { OPS.bind.unwrap()(ptr::null_mut(), ptr::null_mut(), 0) }, -FI_ENOSYS);
     }
 }

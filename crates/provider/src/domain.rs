@@ -1,4 +1,4 @@
-//! `fi_domain`: a software NIC of its own, in which endpoints, queues, regions and address vectors belong together.
+//! `fi_domain`: a software NIC of its own, to which endpoints, queues, regions and address vectors belong.
 
 pub(crate) mod opening;
 
@@ -27,7 +27,7 @@ pub(crate) struct Domain {
     format: Format,
     settings: EndpointSettings,
     registration: Registration,
-    /// If it was opened for that, who counts what peers do.
+    /// The counters of peers' operations, if it was opened for them.
     remote: Option<Arc<RemoteCounters>>,
     events: OnceLock<Held<EventQueue>>,
 }
@@ -43,7 +43,7 @@ unsafe impl Object for Domain {
 }
 
 impl Domain {
-    /// The version of the interface that the application was built for.
+    /// The interface version that the application was built for.
     pub(crate) fn api_version(&self) -> u32 {
         self.fabric.api_version()
     }
@@ -53,37 +53,37 @@ impl Domain {
         &self.context
     }
 
-    /// Who runs the NIC.
+    /// Which threads run the NIC.
     pub(crate) const fn runs(&self) -> Progress {
         self.progress
     }
 
-    /// What endpoints and regions of this domain belong to.
+    /// The protection domain of this domain's endpoints and regions.
     pub(crate) const fn protection(&self) -> &ProtectionDomain {
         &self.protection
     }
 
-    /// How regions are named.
+    /// The mode of registration.
     pub(crate) const fn registration(&self) -> Registration {
         self.registration
     }
 
-    /// Who counts what peers do, if the domain was opened with `FI_RMA_EVENT`.
+    /// The counters of peers' operations, if the domain was opened with `FI_RMA_EVENT`.
     pub(crate) const fn remote(&self) -> Option<&Arc<RemoteCounters>> {
         self.remote.as_ref()
     }
 
-    /// How addresses are written.
+    /// The format of addresses.
     pub(crate) const fn format(&self) -> Format {
         self.format
     }
 
-    /// Who is told of control operations of this domain's objects that have no event queue of their own.
+    /// The event queue for control operations of this domain's objects that have none of their own.
     pub(crate) fn events(&self) -> Option<&Held<EventQueue>> {
         self.events.get()
     }
 
-    /// What the user has set, and defaults for the rest: what an endpoint starts from.
+    /// The user's settings, and defaults for the rest: the initial settings of an endpoint.
     pub(crate) const fn settings(&self) -> &EndpointSettings {
         &self.settings
     }

@@ -1,4 +1,4 @@
-//! `fi_prov_ini`, which libfabric looks for in the library.
+//! `fi_prov_ini`, libfabric's entry point of the library.
 
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -9,11 +9,11 @@ use crate::fabric::opening as fabric;
 use crate::version::VERSION;
 use crate::{info, libfabric};
 
-/// What libfabric knows of this provider. Its context is libfabric's own, who writes it.
+/// The description of this provider. Its context belongs to libfabric, which writes it.
 #[repr(transparent)]
 struct Provider(UnsafeCell<fi_provider>);
 
-// SAFETY: Only libfabric writes it, and it sees to it that nobody does so at the same time.
+// SAFETY: Only libfabric writes it, one thread at a time.
 unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
@@ -34,5 +34,5 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     provider
 }
 
-/// There is nothing to do: what is open is closed by who has opened it.
+/// Nothing to do: open objects are closed by their owners.
 unsafe extern "C" fn cleanup() {}

@@ -1,4 +1,4 @@
-//! Every error of this crate, and of Weft beneath it, as the code that libfabric's manual pages name for it.
+//! Maps every error of this crate, and of Weft beneath it, to the code in libfabric's manual pages.
 
 use core::ffi::c_int;
 use core::fmt;
@@ -12,21 +12,21 @@ use weft_libfabric::abi::errno::*;
 pub(crate) struct Errno(pub(crate) c_int);
 
 impl Errno {
-    /// An argument that the contract forbids.
+    /// An invalid argument.
     pub(crate) const INVALID: Self = Self(FI_EINVAL);
-    /// Something that this provider does not have.
+    /// Not supported by this provider.
     pub(crate) const NOT_HERE: Self = Self(FI_ENOSYS);
-    /// An operation that this object does not do.
+    /// Not supported by this object.
     pub(crate) const UNSUPPORTED: Self = Self(FI_EOPNOTSUPP);
     /// Others still use the object.
     pub(crate) const BUSY: Self = Self(FI_EBUSY);
-    /// Flags that the call does not know.
+    /// Unknown flags.
     pub(crate) const BAD_FLAGS: Self = Self(FI_EBADFLAGS);
-    /// Nothing that fits.
+    /// No match.
     pub(crate) const NO_DATA: Self = Self(FI_ENODATA);
     /// No memory left.
     pub(crate) const NO_MEMORY: Self = Self(FI_ENOMEM);
-    /// Not now: read completions, and try again.
+    /// Not now: read completions, and retry.
     pub(crate) const AGAIN: Self = Self(FI_EAGAIN);
 }
 
@@ -61,7 +61,7 @@ impl From<MemoryError> for Errno {
     }
 }
 
-/// Of a request that was taken, and failed: `err` of its completion.
+/// The code of a request that was accepted and failed: `err` of its completion.
 pub(crate) fn of_failure(failure: &EndpointFailure) -> c_int {
     match failure {
         EndpointFailure::Truncated { .. } => FI_ETRUNC,
@@ -77,7 +77,7 @@ pub(crate) fn of_failure(failure: &EndpointFailure) -> c_int {
     }
 }
 
-/// The code of the way that came closest: somebody who answered says more than nobody.
+/// The code of the path that came closest: an answer says more than silence.
 fn of_attempts(attempts: &Attempts) -> c_int {
     attempts.0.iter().map(of_attempt).max_by_key(|code| *code != FI_ETIMEDOUT).unwrap_or(FI_EHOSTUNREACH)
 }

@@ -25,7 +25,7 @@ unsafe impl Object for Fabric {
 }
 
 impl Fabric {
-    /// The version of the interface that the application was built for: what its structures contain, and no more.
+    /// The interface version that the application was built for, which decides the fields of its structures.
     pub(crate) const fn api_version(&self) -> u32 {
         self.api_version
     }

@@ -1,4 +1,4 @@
-//! What `FI_WEFT_*` say, for a library of Weft's that is loaded beside the provider and must do as it does.
+//! The `FI_WEFT_*` settings, for a Weft library that is loaded next to the provider and must behave alike.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,17 +10,17 @@ use crate::{interfaces, parameters};
 /// Opens a NIC as a domain of the provider does.
 ///
 /// # Errors
-/// A variable is wrong, or the NIC can't be opened: in words.
+/// A variable is invalid, or the NIC cannot be opened: in words.
 pub fn open_nic() -> Result<Context, String> {
     let parameters = parameters::get().map_err(ToString::to_string)?;
     let rails = interfaces::rails(&parameters.nic.rails);
     Context::with_settings(Settings { rails, ..parameters.nic.clone() }).map_err(|error| error.to_string())
 }
 
-/// What an endpoint of the provider is opened with: reached at all interfaces that may be used, on a free port.
+/// The attributes of the provider's endpoints: reached at all permitted interfaces, on a free port.
 ///
 /// # Errors
-/// A variable is wrong, or no interface may be used: in words.
+/// A variable is invalid, or no interface is permitted: in words.
 pub fn endpoint_attributes() -> Result<EndpointAttributes, String> {
     let parameters = parameters::get().map_err(ToString::to_string)?;
     let paths = interfaces::addresses();

@@ -18,19 +18,19 @@ pub(crate) struct Interface {
     pub(crate) name: String,
     /// Its address; IPv6 link-local ones with their scope.
     pub(crate) address: SocketAddr,
-    /// Bits of the address that all of its network have in common.
+    /// The prefix length of its network.
     pub(crate) prefix: u8,
     /// Whether the default route goes through it.
     pub(crate) default_route: bool,
 }
 
 impl Interface {
-    /// The network that it is in, as it is written: `192.0.2.0/24`.
+    /// Its network, as text: `192.0.2.0/24`.
     pub(crate) fn network(&self) -> String {
         format!("{}/{}", network(self.address.ip(), self.prefix), self.prefix)
     }
 
-    /// How far behind it stands: the loopback after all that others can reach, link-local addresses and those of
+    /// Its place in the order: the loopback after all that others can reach, link-local addresses and those of
     /// containers before it.
     fn rank(&self) -> u8 {
         match self.address.ip() {
@@ -48,16 +48,16 @@ impl Interface {
         self.rank() == 4
     }
 
-    /// Whether it leads to this machine only.
+    /// Whether it reaches this machine only.
     pub(crate) fn is_loopback(&self) -> bool {
         self.address.ip().is_loopback()
     }
 }
 
-/// Interfaces that lead to containers and virtual machines of the same host, under addresses that every host has.
+/// Interfaces of containers and virtual machines of the same host, with addresses that many hosts have.
 const CONTAINERS: [&str; 8] = ["docker", "br-", "virbr", "veth", "cni", "flannel", "podman", "lxc"];
 
-/// What the user wants of the machine's interfaces. Nothing: all.
+/// The user's choice of interfaces. Empty: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
     wanted: Vec<Pattern>,
@@ -120,7 +120,7 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// The interfaces that the user wants, in the order of wishes, and then of usefulness.
+    /// The interfaces of the user's choice, in its order, and then by usefulness.
     fn pick(&self, mut all: Vec<Interface>) -> Vec<Interface> {
         let wish = |interface: &Interface| self.wanted.iter().position(|pattern| pattern.fits(interface));
         all.retain(|interface| !self.excluded.iter().any(|pattern| pattern.fits(interface)));
@@ -134,13 +134,13 @@ impl Choice {
     }
 }
 
-/// The interfaces that may be used, the best first.
+/// The usable interfaces, best first.
 pub(crate) fn usable() -> Vec<Interface> {
     let choice = parameters::get().map(|parameters| parameters.interfaces.clone()).unwrap_or_default();
     choice.pick(list())
 }
 
-/// Over which of them rails go: as the user says, of those that may be used if there is a choice.
+/// The interfaces of rails: the user's setting, limited to usable ones if there is a choice.
 pub(crate) fn rails(wanted: &Rails) -> Rails {
     let is_chosen = parameters::get().is_ok_and(|parameters| parameters.interfaces != Choice::default());
     if *wanted == Rails::One || !is_chosen {
@@ -150,7 +150,7 @@ pub(crate) fn rails(wanted: &Rails) -> Rails {
     Rails::Named(usable.filter(|one| one.flows > 0).collect())
 }
 
-/// The names of all interfaces, also of those that are down. None where the system does not show them.
+/// The names of all interfaces, including those that are down. Empty where the system does not report them.
 pub(crate) fn names() -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/sys/class/net") else { return Vec::new() };
     let mut names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -158,7 +158,7 @@ pub(crate) fn names() -> Vec<String> {
     names
 }
 
-/// Which interfaces that the user names for rails do not exist, and which do. `None`: all exist, or nobody knows.
+/// Which interfaces that the user names for rails do not exist, and which do. `None`: all exist, or that is unknown.
 pub(crate) fn explain_unknown_rails(wanted: &Rails, there: &[String]) -> Option<String> {
     let Rails::Named(named) = wanted else { return None };
     let unknown = |one: &&NamedRails| !there.is_empty() && !there.contains(&one.interface);
@@ -170,8 +170,8 @@ pub(crate) fn explain_unknown_rails(wanted: &Rails, there: &[String]) -> Option<
     Some(format!("FI_WEFT_RAILS: this host has no interface {unknown}, so no rail goes over it; it has {there}"))
 }
 
-/// Under which addresses an endpoint that listens on all of them is reached, the best first: those that other machines
-/// can reach, or the loopback's if there is none.
+/// The addresses of an endpoint that listens on all of them, best first: those that other machines can reach, or the
+/// loopback's if there is none.
 pub(crate) fn addresses() -> Vec<IpAddr> {
     reachable(&usable())
 }
@@ -189,7 +189,7 @@ pub(crate) fn reachable(interfaces: &[Interface]) -> Vec<IpAddr> {
     interfaces.iter().filter(far).take(most).map(|interface| interface.address.ip()).collect()
 }
 
-/// Why none may be used, if the user has chosen so: what there would be.
+/// Why none is usable, if the user's choice excludes all: what exists.
 pub(crate) fn explain_none() -> String {
     let all: Vec<_> = list().iter().map(|interface| format!("{} {}", interface.name, interface.address.ip())).collect();
     match all.is_empty() {
@@ -215,7 +215,7 @@ fn list() -> Vec<Interface> {
             entry = (*entry).ifa_next;
         }
     }
-    // SAFETY: It came from getifaddrs, and nothing of it is used any more.
+    // SAFETY: It came from getifaddrs, and is not used any more.
     unsafe { libc::freeifaddrs(first) };
     interfaces
 }
@@ -241,7 +241,7 @@ unsafe fn interface(entry: &libc::ifaddrs, routed: Option<&str>) -> Option<Inter
     Some(Interface { name, address, prefix, default_route })
 }
 
-/// The name of the interface that the default route goes through.
+/// The name of the default route's interface.
 fn default_route() -> Option<String> {
     let table = std::fs::read_to_string("/proc/net/route").ok()?;
     let default = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());

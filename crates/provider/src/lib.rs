@@ -1,9 +1,8 @@
-//! `libweft-fi.so`: a provider for libfabric, so that MPI libraries and whatever else speaks libfabric run over Weft
+//! `libweft-fi.so`: a provider for libfabric, so that MPI libraries and other users of libfabric run over Weft
 //! unchanged.
 //!
-//! libfabric finds the library through `FI_PROVIDER_PATH`, calls `fi_prov_ini`, and from then on everything goes
-//! through tables of functions. A function of such a table only converts: it checks what C cannot promise, and calls
-//! inward (`border`).
+//! libfabric finds the library through `FI_PROVIDER_PATH`, calls `fi_prov_ini`, and then uses tables of functions. A
+//! function of such a table only converts: it checks what C cannot promise, and calls inward (`border`).
 //!
 //! libfabric itself is never linked: its symbols have other versions in each MPI library's copy.
 

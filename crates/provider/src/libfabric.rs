@@ -1,5 +1,5 @@
-//! What libfabric does for this provider: it lists parameters, keeps a log, and loads and unloads it. Its functions are
-//! looked up in whichever copy of it is in this process, for it is never linked.
+//! libfabric's services to this provider: it lists parameters, keeps a log, and loads and unloads it. Its functions are
+//! looked up in the copy of it in this process, for it is never linked.
 
 use core::ffi::{CStr, c_void};
 use core::ptr;
@@ -24,14 +24,14 @@ struct Libfabric {
 /// This provider, since libfabric has loaded it; NULL before.
 static PROVIDER: AtomicPtr<fi_provider> = AtomicPtr::new(ptr::null_mut());
 
-/// This library was loaded as this provider: it stays so, and its variables are told.
+/// libfabric has loaded this library as this provider: keeps it loaded, and defines its variables.
 pub(crate) fn begin(provider: *mut fi_provider) {
     PROVIDER.store(provider, Ordering::Relaxed);
     stay_loaded(provider);
     define_parameters(provider);
 }
 
-/// Tells libfabric of the variables that users can set, for `fi_info -e`.
+/// Defines the user's variables, for `fi_info -e`.
 fn define_parameters(provider: *mut fi_provider) {
     let Some(libfabric) = libfabric() else { return };
     for variable in &VARIABLES {
@@ -57,8 +57,7 @@ pub(crate) fn log(level: fi_log_level, text: &str) {
     }
 }
 
-/// Sees to it that this library is never unloaded, as libfabric does at its end: threads of a NIC that is still open
-/// run in it.
+/// Keeps this library loaded, which libfabric would unload at its end: threads of a NIC that is still open run in it.
 fn stay_loaded(provider: *mut fi_provider) {
     let mut about = libc::Dl_info {
         dli_fname: ptr::null(),
@@ -66,7 +65,7 @@ fn stay_loaded(provider: *mut fi_provider) {
         dli_sname: ptr::null(),
         dli_saddr: ptr::null_mut(),
     };
-    // The provider's is an address that no other library's symbol of the same name can take the place of.
+    // The provider's address cannot be that of another library's symbol of the same name.
     // SAFETY: The structure can be written.
     if unsafe { libc::dladdr(provider.cast(), &raw mut about) } == 0 || about.dli_fname.is_null() {
         return;
@@ -94,8 +93,8 @@ impl Libfabric {
     }
 }
 
-/// A function of the libfabric in this process: in the global scope, or else, for MPI libraries load it for themselves,
-/// in an object that is called so.
+/// A function of the libfabric in this process: in the global scope, or otherwise, for MPI libraries load it privately,
+/// in an object with its name.
 fn function(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: A C string.
     let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };

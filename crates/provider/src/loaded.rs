@@ -1,9 +1,9 @@
-//! Symbols of libraries that this process has loaded for itself alone, where the global scope does not show them.
+//! Symbols of privately loaded libraries, which the global scope does not contain.
 
 use core::ffi::{CStr, c_int, c_void};
 use std::ffi::CString;
 
-/// The symbol `name` of the first loaded object whose file's name, without its folders, is `wanted`. Loads nothing.
+/// The symbol `name` of the first loaded object whose file name, without its folders, is `wanted`. Loads nothing.
 #[must_use]
 pub fn find(name: &CStr, wanted: impl Fn(&[u8]) -> bool) -> Option<*mut c_void> {
     objects().iter().filter(|path| wanted(file_of(path.to_bytes()))).find_map(|path| find_in(path, name))
@@ -15,7 +15,7 @@ fn file_of(path: &[u8]) -> &[u8] {
 }
 
 fn find_in(object: &CStr, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: Both are C strings. Nothing is loaded that is not loaded already, and it stays loaded: the handle is
+    // SAFETY: Both are C strings. Only objects that are already loaded are opened, and they stay loaded: the handle is
     // kept.
     unsafe {
         let handle = libc::dlopen(object.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
@@ -29,8 +29,8 @@ fn find_in(object: &CStr, name: &CStr) -> Option<*mut c_void> {
 /// The files of all loaded objects.
 fn objects() -> Vec<CString> {
     unsafe extern "C" fn note(object: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
-        // SAFETY: The loader passes an object, whose name is a C string or NULL, and the list of below, which nobody
-        // else uses meanwhile.
+        // SAFETY: The loader passes an object, whose name is a C string or NULL, and the list of below, which has no
+        // other user meanwhile.
         unsafe {
             let (name, list) = ((*object).dlpi_name, &mut *list.cast::<Vec<CString>>());
             if !name.is_null() {

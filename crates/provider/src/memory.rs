@@ -1,8 +1,8 @@
-//! `fid_mr`: memory that peers may reach.
+//! `fid_mr`: memory that peers may access.
 //!
-//! A region's key is its STag. With `FI_MR_PROV_KEY` it is one that nobody can guess, else the application chooses it.
-//! Places in a region are named by their virtual addresses (`FI_MR_VIRT_ADDR`), or else by their offsets. Memory that
-//! only this side uses need not be registered: each operation lends its own.
+//! A region's key is its STag. With `FI_MR_PROV_KEY` it is one that cannot be guessed, otherwise the application
+//! chooses it. Places in a region are virtual addresses (`FI_MR_VIRT_ADDR`), or otherwise offsets. Memory that only
+//! this side uses need not be registered: each operation lends its own.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
@@ -25,10 +25,10 @@ use crate::errno::Errno;
 use crate::queue::{Counter, class};
 use crate::remote::RegionWatch;
 
-/// From this version on `fi_mr_attr` says what kind of memory it is.
+/// From this version on `fi_mr_attr` has the kind of memory.
 const MEMORY_KINDS: u32 = fi_version(1, 10);
 
-/// A registered region. When it is closed, peers reach it no more once the call has returned.
+/// A registered region. When it is closed, peers cannot access it any more once the call has returned.
 #[repr(C)]
 pub(crate) struct Region {
     header: Header<fid_mr>,
@@ -36,7 +36,7 @@ pub(crate) struct Region {
     watch: Option<Arc<RegionWatch>>,
     counters: OnceLock<Held<Counter>>,
     more_counters: OnceLock<Held<Counter>>,
-    /// Goes before the domain that it is in.
+    /// Dropped before its domain.
     _region: MemoryRegion,
     domain: Held<Domain>,
 }
@@ -65,7 +65,7 @@ static OPS: fi_ops = fi_ops {
     ops_set: no(),
 };
 
-/// What is to be registered.
+/// The parameters of a registration.
 struct Request {
     start: *mut c_void,
     length: usize,
@@ -94,8 +94,8 @@ impl Request {
             attributes.base = start.expose_provenance().get() as u64;
         }
         let writable = attributes.access.is_remotely_writable();
-        // SAFETY: The caller promises that it stays. What peers write there is read by who knows that they have
-        // (fi_mr(3)).
+        // SAFETY: The caller promises that it stays. The application reads what peers write there only when it knows
+        // that they have (fi_mr(3)).
         let memory = unsafe { weft::endpoint::Buffer::foreign_checked(start, self.length, writable) }?;
         let region = domain.protection().register_with(memory, &attributes)?;
         let key = u64::from(region.stag().0);
@@ -114,20 +114,20 @@ impl Request {
     }
 }
 
-/// No memory of devices, and counting only where the domain was opened for it.
+/// Device memory is not supported, and counting only where the domain was opened for it.
 fn check_flags(domain: &Domain, flags: u64) -> Result<(), Errno> {
     let known = if domain.remote().is_some() { FI_RMA_EVENT } else { 0 };
     if flags & !known == 0 { Ok(()) } else { Err(Errno::BAD_FLAGS) }
 }
 
-/// The rights that an application grants. Atomic operations are writes: who may only read does none, not even those
-/// that change nothing.
+/// The rights that an application grants. Atomic operations are writes: a peer that may only read can do none, not even
+/// those that change nothing.
 fn rights(access: u64) -> Result<Access, Errno> {
     if access & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
         return Err(Errno::INVALID);
     }
     let mut rights = Access::LOCAL_READ;
-    // What is received, and what is read from peers, is written here.
+    // Receives, and reads from peers, write here.
     for (flags, right) in [
         (FI_RECV | FI_READ, Access::LOCAL_WRITE),
         (FI_REMOTE_READ, Access::REMOTE_READ),
@@ -140,7 +140,7 @@ fn rights(access: u64) -> Result<Access, Errno> {
     Ok(rights)
 }
 
-/// The one run of bytes that pieces are.
+/// Joins pieces into one contiguous run.
 ///
 /// # Errors
 /// None, or one that does not begin where the one before it ends.
@@ -151,7 +151,7 @@ unsafe fn join(pieces: *const iovec, count: usize) -> Result<(*mut c_void, usize
     if pieces.is_null() || count == 0 {
         return Err(Errno::INVALID);
     }
-    // SAFETY: Not NULL, so the caller promises so many.
+    // SAFETY: Not NULL, so the caller promises this many.
     let pieces = unsafe { core::slice::from_raw_parts(pieces, count) };
     let start = pieces[0].iov_base;
     let mut length = 0usize;
@@ -235,7 +235,7 @@ unsafe extern "C" fn regattr(
 }
 
 impl Region {
-    /// Counts what peers do to it.
+    /// Counts peers' operations on it.
     fn bind_counter(&self, counter: &Held<Counter>, flags: u64) -> Result<(), Errno> {
         let watch = self.watch.as_ref().ok_or(Errno::INVALID)?;
         if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) == 0 || flags & !(FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
@@ -244,7 +244,7 @@ impl Region {
         if !counter.is_of(&self.domain) {
             return Err(Errno(FI_EDOMAIN));
         }
-        // One for each direction, at most.
+        // At most one for each direction.
         self.counters
             .set(counter.clone())
             .or_else(|counter| self.more_counters.set(counter))
@@ -258,8 +258,8 @@ impl Region {
     }
 }
 
-/// Regions belong to domains, so that binding one to an endpoint changes nothing; but an application that has been
-/// ready for `FI_MR_ENDPOINT` may do so.
+/// Regions belong to domains, so that binding one to an endpoint changes nothing; but an application that supports
+/// `FI_MR_ENDPOINT` may do so.
 unsafe extern "C" fn bind(region: *mut fid, other: *mut fid, flags: u64) -> c_int {
     status(|| {
         // SAFETY: Objects of ours, or NULL; the class says which.

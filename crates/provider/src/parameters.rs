@@ -1,4 +1,4 @@
-//! `FI_WEFT_*`: what the user may set in the environment, and `fi_info -e` lists.
+//! `FI_WEFT_*`: the user's settings in the environment, listed by `fi_info -e`.
 
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -12,25 +12,25 @@ use weft::verbs::{Progress, Settings};
 
 use crate::interfaces::Choice;
 
-/// Everything that the user has set, and defaults for the rest.
+/// The user's settings, and defaults for the rest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parameters {
-    /// Of the NIC that a domain opens.
+    /// Settings of a domain's NIC.
     pub(crate) nic: Settings,
-    /// Of endpoints.
+    /// Settings of endpoints.
     pub(crate) endpoint: EndpointSettings,
-    /// What all processes of the job have.
+    /// The job's key, which all its processes have.
     pub(crate) key: Option<JobKey>,
     /// Which interfaces are used.
     pub(crate) interfaces: Choice,
-    /// Where endpoints listen whose port is left open. `None`: wherever the system likes.
+    /// The ports of endpoints whose port is left open. `None`: chosen by the system.
     pub(crate) ports: Option<RangeInclusive<u16>>,
 }
 
 /// The name of the variable whose value is a secret.
 const KEY: &str = "KEY";
 
-/// A variable with a value that is none.
+/// A variable with an invalid value.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
     name: &'static str,
@@ -48,7 +48,7 @@ impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, value, possible } = self;
         if *name == KEY {
-            // It is a secret, and this goes to log files.
+            // It is a secret, and this is written to log files.
             return write!(
                 f,
                 "FI_WEFT_{name} (of {} bytes, not shown) is not possible: it must be {possible}",
@@ -59,7 +59,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// A variable: its name without `FI_WEFT_`, what it may be, what it does, and how it is set.
+/// A variable: its name without `FI_WEFT_`, its possible values, its effect, and how it is set.
 pub(crate) struct Variable {
     pub(crate) name: &'static str,
     pub(crate) possible: &'static str,
@@ -67,7 +67,7 @@ pub(crate) struct Variable {
     set: fn(&mut Parameters, &str) -> Option<()>,
 }
 
-/// What can be set.
+/// The variables.
 pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "TRANSPORT",
@@ -310,19 +310,19 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     },
 ];
 
-/// The most that fits into a packet.
+/// The maximum that fits into a packet.
 const MOST_SHORT: u64 = 64 * 1024;
 
-/// What the environment says. Read once.
+/// The settings in the environment. Read once.
 ///
 /// # Errors
-/// The first variable that has a value which is none.
+/// The first variable with an invalid value.
 pub(crate) fn get() -> Result<&'static Parameters, &'static Wrong> {
     static PARAMETERS: OnceLock<Result<Parameters, Wrong>> = OnceLock::new();
     PARAMETERS.get_or_init(|| read(|name| std::env::var(format!("FI_WEFT_{name}")).ok())).as_ref()
 }
 
-/// What a source of values says, for each variable that has one.
+/// Reads the settings from a source of values.
 fn read(value: impl Fn(&str) -> Option<String>) -> Result<Parameters, Wrong> {
     let mut parameters = Parameters::default();
     parameters.endpoint.transport = Transport::SharedMemoryOrIwarp;
@@ -330,12 +330,12 @@ fn read(value: impl Fn(&str) -> Option<String>) -> Result<Parameters, Wrong> {
         let Some(text) = value(variable.name).filter(|text| !text.trim().is_empty()) else { continue };
         let wrong = || Wrong { name: variable.name, value: text.clone(), possible: variable.possible };
         (variable.set)(&mut parameters, text.trim()).ok_or_else(wrong)?;
-        // Some values go with others only.
+        // Some values require others.
         parameters.nic.check().map_err(|_| wrong())?;
     }
     let messages = &mut parameters.endpoint.messages;
-    // What is sent without asking must fit into what is kept: else it could only wait for its receive, and all that its
-    // peer sends behind it too.
+    // Messages that are sent without a request must fit into what is kept: otherwise they could only wait for their
+    // receive, and so would everything that the peer sends after them.
     let most = messages.unexpected_bytes / 2;
     if messages.stream_bytes > most {
         if let Some(variable) = VARIABLES.iter().find(|variable| variable.name == "STREAM")
@@ -391,7 +391,7 @@ fn seconds(text: &str) -> Option<Duration> {
     (!time.is_zero()).then_some(time)
 }
 
-/// 0 is never.
+/// 0 means never.
 fn seconds_or_never(text: &str) -> Option<Option<Duration>> {
     if text.trim_end_matches('s').trim().parse() == Ok(0.0) { Some(None) } else { seconds(text).map(Some) }
 }
@@ -419,7 +419,7 @@ mod tests {
     const MANUAL: &str = include_str!("../../../packaging/fi_weft.7");
     const MPI_PAGE: &str = include_str!("../../../docs/mpi/README.md");
 
-    /// What the manual says of each variable.
+    /// The text of each variable in the manual.
     fn manual() -> Vec<(&'static str, &'static str)> {
         let section = MANUAL.split("\n.SH ").find(|section| section.starts_with("ENVIRONMENT")).unwrap();
         let entries = section.split(".TP\n.B FI_WEFT_").skip(1);
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Where `fi_info -e` names a number, the pages name the same.
+    /// Where `fi_info -e` has a number, the pages have the same.
     #[test]
     fn the_pages_name_the_same_defaults() {
         let mut compared = 0;

@@ -1,4 +1,4 @@
-//! How peers name regions.
+//! How peers address regions.
 
 use core::ffi::c_int;
 
@@ -8,20 +8,20 @@ use weft_libfabric::abi::{FI_MR_BASIC, FI_MR_PROV_KEY, FI_MR_SCALABLE, FI_MR_UNS
 
 use crate::errno::Errno;
 
-/// Before this version there were two modes of registration, and one that leaves it open.
+/// Before this version there were two modes of registration, and an unspecified one.
 const MODE_BITS: u32 = fi_version(1, 5);
 
-/// How peers name regions and places in them: what `domain_attr.mr_mode` says.
+/// How peers address regions and places in them, from `domain_attr.mr_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Registration {
-    /// By virtual addresses; else a region begins at 0.
+    /// By virtual addresses; otherwise a region begins at 0.
     pub(crate) by_address: bool,
-    /// By keys of the application's choice; else by those that it finds in the region.
+    /// Keys are chosen by the application; otherwise it reads them from the region.
     own_keys: bool,
 }
 
 impl Registration {
-    /// What these modes stand for. Without attributes, what this provider prefers.
+    /// From these modes. Without attributes, what this provider prefers.
     pub(crate) const fn new(version: u32, modes: Option<c_int>) -> Self {
         match modes {
             None | Some(FI_MR_BASIC) => Self { by_address: true, own_keys: false },
@@ -31,12 +31,12 @@ impl Registration {
         }
     }
 
-    /// The STag of a region that peers may reach, if the application has to choose it.
+    /// The STag of a region that peers may access, if the application has to choose it.
     pub(crate) fn stag(self, access: Access, requested_key: u64) -> Result<Option<Stag>, Errno> {
         if !self.own_keys || !access.is_remote() {
             return Ok(None);
         }
-        // More than `mr_key_size` says.
+        // More bytes than `mr_key_size`.
         u32::try_from(requested_key).map(|key| Some(Stag(key))).map_err(|_| Errno(FI_EKEYREJECTED))
     }
 }

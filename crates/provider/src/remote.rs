@@ -1,9 +1,9 @@
-//! `FI_RMA_EVENT`: counters of what peers do to this side's memory.
+//! `FI_RMA_EVENT`: counters of peers' operations on this side's memory.
 //!
-//! A counter counts for a region, or for an endpoint: what comes over its connections to regions of its domain. Each
+//! A counter counts for a region, or for an endpoint: operations over its connections on regions of its domain. Each
 //! RDMA message counts, so that a transfer of several pieces at the peer, or of more than 1 GiB, counts more than once,
-//! and a read of no bytes not at all. Atomic operations count as writes, whether they give back what stood there or
-//! not: who executes them is not always told.
+//! and a read of no bytes not at all. Atomic operations count as writes, whether they return the old value or not: the
+//! executing side does not always know.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use weft_lock::{Rank, RwLock};
 
 use crate::queue::Tally;
 
-/// Who counts, of one endpoint or region.
+/// The tallies of one endpoint or region.
 #[derive(Clone, Default)]
 pub(crate) struct RemoteTallies {
     /// Reads.
@@ -29,7 +29,7 @@ impl RemoteTallies {
         }
     }
 
-    /// Whether there is nobody.
+    /// Whether there is none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.read.is_none() && self.write.is_none()
     }
@@ -45,7 +45,7 @@ impl Default for RemoteCounters {
 }
 
 impl RemoteCounters {
-    /// From now on this endpoint counts with these, in place of those it had.
+    /// Sets the tallies of this endpoint.
     pub(crate) fn set(&self, endpoint: u64, tallies: RemoteTallies) {
         let mut all = self.0.write();
         match all.iter_mut().find(|(other, _)| *other == endpoint) {
@@ -54,7 +54,7 @@ impl RemoteCounters {
         }
     }
 
-    /// It does no more.
+    /// Removes those of this endpoint.
     pub(crate) fn remove(&self, endpoint: u64) {
         self.0.write().retain(|(other, _)| *other != endpoint);
     }
@@ -68,7 +68,7 @@ impl RemoteCounters {
 /// Watches a region.
 pub(crate) struct RegionWatch {
     endpoints: Arc<RemoteCounters>,
-    /// What was bound to the region itself.
+    /// Those bound to the region itself.
     own: [OnceLock<Arc<Tally>>; 2],
 }
 
@@ -91,7 +91,7 @@ impl RegionWatch {
 impl Watch for RegionWatch {
     fn accessed(&self, right: RemoteRight, owner: u64) {
         let own = self.place(right).get().cloned();
-        // No lock is held while they are told.
+        // No lock is held meanwhile.
         for tally in [own, self.endpoints.tally(owner, right)].into_iter().flatten() {
             tally.complete(true);
         }

@@ -1,31 +1,31 @@
-//! What is said on stderr, to people who see neither libfabric's log nor what `fi_cq_strerror` says.
+//! Messages on stderr, for people who see neither libfabric's log nor the text of `fi_cq_strerror`.
 
 use std::io::Write as _;
 use std::sync::Once;
 
 use weft::endpoint::Warning;
 
-/// Says on stderr what is wrong with this process's environment, once: else the user would only see that there is no
-/// such provider.
+/// Reports an error of this process's environment, once: otherwise the user would only see that there is no such
+/// provider.
 pub(crate) fn complain_once(text: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| complain(text));
 }
 
-/// Says on stderr which paths to a peer were tried in vain, for the first such peer of this process: few programs print
-/// what `fi_cq_strerror` says.
+/// Reports the failed paths to a peer, for the first such peer of this process: few programs print the text of
+/// `fi_cq_strerror`.
 pub(crate) fn complain_of_first_unreachable_peer(text: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| complain(&format!("{}: {text}", own_name(|name| std::env::var(name).ok(), host_name()))));
 }
 
-/// Says on stderr which rails there can't be, once.
+/// Reports unusable rails, once.
 pub(crate) fn complain_of_rails(text: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| complain(&format!("{}: {text}", own_name(|name| std::env::var(name).ok(), host_name()))));
 }
 
-/// Says on stderr what stands still, for the first time of each kind: few programs would say more than that they wait.
+/// Reports a stall, for the first time of each kind: few programs report more than that they wait.
 pub(crate) fn complain_of_standstill(warning: &Warning) {
     static NO_REPLY: Once = Once::new();
     static NO_DESCRIPTORS: Once = Once::new();
@@ -39,7 +39,7 @@ pub(crate) fn complain_of_standstill(warning: &Warning) {
 /// Variables in which launchers tell a process its rank.
 const RANKS: [&str; 5] = ["PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
 
-/// Who this process is, as far as it knows.
+/// The name of this process, as far as known.
 fn own_name(variable: impl Fn(&str) -> Option<String>, host: Option<String>) -> String {
     let is_number =
         |text: &String| !text.is_empty() && text.len() < 12 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -58,11 +58,11 @@ fn host_name() -> Option<String> {
 
 /// In one call, so that lines of several processes on one terminal do not mix.
 fn complain(text: &str) {
-    // Who has closed stderr does not want to know; and the NIC's thread must not panic for it.
+    // A failure means that stderr is closed; and the NIC's thread must not panic for it.
     let _ = std::io::stderr().write_all(format!("weft: {text}\n").as_bytes());
 }
 
-/// Says on stderr that an endpoint was closed before everything was delivered: nobody reads its completions any more.
+/// Reports that an endpoint was closed before everything was delivered: its completions are not read any more.
 pub(crate) fn complain_of_undelivered(text: &str) {
     complain(text);
 }

@@ -1,4 +1,4 @@
-//! What libfabric and its callers find: the entry point, `fi_getinfo`, and the tables of what is opened with it.
+//! Discovery by libfabric and its callers: the entry point, `fi_getinfo`, and the tables of opened objects.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::zeroed;
@@ -11,7 +11,7 @@ use weft_libfabric::abi::*;
 struct Infos(*mut fi_info);
 
 impl Infos {
-    /// What there is for these hints, or the code that `fi_getinfo` gives.
+    /// The infos for these hints, or the error of `fi_getinfo`.
     fn find(
         version: u32,
         node: Option<&CStr>,
@@ -88,7 +88,7 @@ fn four(address: *const c_void, length: usize) -> (u16, [u8; 4]) {
 #[test]
 fn the_provider_says_who_it_is() {
     let provider = weft_fi::fi_prov_ini();
-    // SAFETY: A static that nobody writes here.
+    // SAFETY: A static that is not written here.
     unsafe {
         assert_eq!(text((*provider).name), "weft");
         assert_eq!((*provider).fi_version, NEWEST_VERSION);
@@ -214,7 +214,7 @@ fn a_question_for_the_provider_alone_has_one_answer() {
     assert!(infos.each().all(|info| info.src_addr.is_null()));
 }
 
-/// A fabric, a domain and what else a test opens in it, closed in the other order.
+/// A fabric, a domain and other objects of a test, closed in reverse order.
 struct Opened {
     fabric: *mut fid_fabric,
     domain: *mut fid_domain,
@@ -257,7 +257,7 @@ fn close(object: *mut fid) -> i32 {
     unsafe { (*(*object).ops).close.unwrap()(object) }
 }
 
-/// Checks that a table has no hole: after its size, which is true, there are functions only.
+/// Checks that a table is complete: after its size, which is correct, there are functions only.
 ///
 /// # Safety
 /// A table of functions, with its size first.
@@ -286,7 +286,7 @@ fn no_table_has_a_hole() {
         is_full((*opened.domain).mr, "fi_ops_mr");
         is_full((*vector).fid.ops, "fi_ops of an address vector");
         is_full((*vector).ops, "fi_ops_av");
-        // What is not here says so.
+        // Unsupported functions say so.
         assert_eq!(
             (*(*opened.fabric).ops).passive_ep.unwrap()(opened.fabric, infos.0, ptr::null_mut(), ptr::null_mut()),
             -FI_ENOSYS
@@ -302,7 +302,7 @@ fn null_and_other_objects_are_refused() {
     let infos = Infos::all();
     let opened = Opened::new(infos.each().last().unwrap());
     let (fabric, domain) = (opened.fabric, opened.domain);
-    // SAFETY: What is wrong here is refused.
+    // SAFETY: Everything invalid here is refused.
     unsafe {
         let open = (*(*fabric).ops).domain.unwrap();
         let mut to = ptr::null_mut();

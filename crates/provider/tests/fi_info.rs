@@ -1,11 +1,11 @@
-//! The library as libfabric loads it: `fi_info` of libfabric-bin lists what it offers, if that is installed.
+//! The library as loaded by libfabric: `fi_info` of libfabric-bin lists its offers, if that is installed.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The folder with `libweft-fi.so`, as the user would install it.
+/// The folder with `libweft-fi.so`, as a user would install it.
 fn installed() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fi_info-{}", std::process::id()));
     let library = folder.join("libweft-fi.so");
@@ -19,7 +19,7 @@ fn installed() -> PathBuf {
     folder
 }
 
-/// What `fi_info` says. `None`, after saying why, where there is none.
+/// The output of `fi_info`. `None`, after printing why, where there is none.
 fn fi_info(arguments: &[&str], settings: &[(&str, &str)]) -> Option<Output> {
     let mut command = Command::new("fi_info");
     command.args(arguments).env("FI_PROVIDER_PATH", installed()).envs(settings.iter().copied());

@@ -1,4 +1,4 @@
-//! The content of an address vector.
+//! The contents of an address vector.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,23 +7,23 @@ use std::net::SocketAddr;
 use weft::endpoint::Address;
 use weft_libfabric::abi::fi_addr_t;
 
-/// Addresses by place, and places by address.
+/// Addresses by index, and indices by address.
 #[derive(Default)]
 pub(super) struct Entries {
     addresses: Vec<Option<Address>>,
     free: Vec<usize>,
-    /// An address may have several places: the oldest that is left counts.
+    /// An address may have several indices: the oldest one is used.
     by_id: HashMap<u64, Vec<usize>>,
     by_path: HashMap<SocketAddr, Vec<usize>>,
 }
 
 impl Entries {
-    /// The address at a place.
+    /// The address at an index.
     pub(super) fn get(&self, index: fi_addr_t) -> Option<&Address> {
         self.addresses.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
-    /// The place of an address: see [`super::vector::AddressVector::index_of`].
+    /// The index of an address: see [`super::vector::AddressVector::index_of`].
     pub(super) fn find(&self, address: &Address) -> Option<fi_addr_t> {
         if let Some(index) = self.by_id.get(&address.id).and_then(|places| places.first()) {
             return Some(*index as fi_addr_t);
@@ -36,7 +36,7 @@ impl Entries {
         Some(*index as fi_addr_t)
     }
 
-    /// A place for an address: the one that was given up last, if there is one.
+    /// An index for an address: the one that was freed last, if there is one.
     pub(super) fn insert(&mut self, address: Address) -> fi_addr_t {
         let index = self.free.pop().unwrap_or_else(|| {
             self.addresses.push(None);
@@ -52,7 +52,7 @@ impl Entries {
         index as fi_addr_t
     }
 
-    /// Gives up a place.
+    /// Frees an index.
     pub(super) fn remove(&mut self, index: fi_addr_t) -> Option<Address> {
         let index = usize::try_from(index).ok()?;
         let address = self.addresses.get_mut(index)?.take()?;
@@ -65,7 +65,7 @@ impl Entries {
     }
 }
 
-/// A place has this no more.
+/// Removes an index of a key.
 fn forget<K: Eq + Hash>(places: &mut HashMap<K, Vec<usize>>, key: &K, index: usize) {
     if let Some(of_key) = places.get_mut(key) {
         of_key.retain(|place| *place != index);

@@ -1,10 +1,10 @@
-//! How endpoints' addresses are written, and the table of them that is an address vector.
+//! Formats of endpoints' addresses, and address vectors.
 //!
-//! | format | what stands in it |
+//! | format | contents |
 //! |---|---|
-//! | `FI_SOCKADDR_IN`, `FI_SOCKADDR_IN6`, `FI_SOCKADDR` | one path to the endpoint, and not who it is |
+//! | `FI_SOCKADDR_IN`, `FI_SOCKADDR_IN6`, `FI_SOCKADDR` | one path to the endpoint, without its id |
 //! | `FI_ADDR_STR` | `fi_sockaddr_in://192.0.2.1:5000?also=2001:db8::1&id=1f&by=edge`: paths, id and transport |
-//! | Weft's own ([`packed`]) | 64 bytes: up to four paths, who it is, by what it is called |
+//! | Weft's own ([`packed`]) | 64 bytes: up to four paths, id, transport |
 
 mod entries;
 pub(crate) mod packed;
@@ -24,17 +24,17 @@ use weft_libfabric::abi::{
 use crate::errno::Errno;
 use crate::interfaces;
 
-/// The number of Weft's own format, and of its protocol: "weft" in ASCII, as one that belongs to a provider.
+/// The number of Weft's own format, and of its protocol: "weft" in ASCII, in the range of providers.
 pub(crate) const OWN: u32 = FI_PROV_SPECIFIC | u32::from_be_bytes(*b"weft");
 
-/// How addresses are written.
+/// Formats of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// `struct sockaddr_in`.
     Ip4,
     /// `struct sockaddr_in6`.
     Ip6,
-    /// One of both: its family says which.
+    /// Either of both, by its family.
     Ip,
     /// A string.
     Text,
@@ -43,8 +43,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What a number of `rdma/fabric.h` stands for. `FI_FORMAT_UNSPEC` is none of them: who leaves it open has to
-    /// choose one.
+    /// The format with this number of `rdma/fabric.h`. `FI_FORMAT_UNSPEC` is none of them: the caller chooses one.
     pub(crate) const fn from_number(number: u32) -> Option<Self> {
         match number {
             FI_SOCKADDR_IN => Some(Self::Ip4),
@@ -56,8 +55,7 @@ impl Format {
         }
     }
 
-    /// The bytes of an address in this format, as `fi_getname` gives them. `None` when the address can't be written so:
-    /// it has no path of that family.
+    /// The bytes of an address in this format, as returned by `fi_getname`. `None` when it has no path of that family.
     pub(crate) fn bytes(self, address: &Address) -> Option<Vec<u8>> {
         match self {
             Self::Ip4 => address.paths.iter().find(|path| path.is_ipv4()).map(sockaddr::bytes),
@@ -68,11 +66,11 @@ impl Format {
         }
     }
 
-    /// Writes an address to where C wants it, as `fi_getname` and `fi_av_lookup` do: as much as there is room for.
-    /// Afterwards `length` says how long it is. Returns whether it was cut.
+    /// Writes an address to C's buffer, as `fi_getname` and `fi_av_lookup` do: as much as there is room for. Sets
+    /// `length` to its whole length. Returns whether it was truncated.
     ///
     /// # Errors
-    /// NULL, or an address that can't be written so.
+    /// NULL, or an address without this format.
     ///
     /// # Safety
     /// `length` is NULL or can be read and written; so many bytes at `to` can be written, or it is NULL.
@@ -94,7 +92,7 @@ impl Format {
         Ok(room < bytes.len())
     }
 
-    /// Reads an address where C has it.
+    /// Reads an address of C's.
     ///
     /// # Errors
     /// NULL, or bytes that are no address of this format.
@@ -118,7 +116,7 @@ impl Format {
         address.ok_or(Errno::INVALID)
     }
 
-    /// How far it is to the next address in an array of them. The text format has pointers there.
+    /// The distance to the next address in an array. The text format has pointers there.
     ///
     /// # Safety
     /// `at` is the beginning of an address in an array.
@@ -136,7 +134,7 @@ impl Format {
         }
     }
 
-    /// Whether it can write such an address.
+    /// Whether the format supports such a path.
     pub(crate) const fn takes(self, path: &SocketAddr) -> bool {
         match self {
             Self::Ip4 => path.is_ipv4(),
@@ -146,24 +144,24 @@ impl Format {
     }
 }
 
-/// Where an endpoint that is opened with this info listens, and under which addresses it is reached.
+/// Where an endpoint that is opened with this info listens, and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Where to listen.
+    /// The address to listen at.
     pub(crate) bind: SocketAddr,
-    /// Under which addresses peers reach it. Empty when it listens on one.
+    /// The addresses at which peers reach it. Empty when it listens at one.
     pub(crate) paths: Vec<IpAddr>,
 }
 
 impl Place {
-    /// Of the source address in an info: exactly that, if it is a socket address; all of the machine's that it lists,
-    /// if it is Weft's own; and all that the machine has if there is none.
+    /// From the source address of an info: exactly that, if it is a socket address; all addresses of the machine that
+    /// it lists, if it is Weft's own; and all of the machine's if there is none.
     ///
     /// # Errors
-    /// An address that is not what the format says.
+    /// An address that does not match the format.
     ///
     /// # Safety
-    /// `info` is what `fi_getinfo` gave, as the application has changed it, or a copy of that.
+    /// `info` is a result of `fi_getinfo`, as the application has changed it, or a copy of that.
     pub(crate) unsafe fn of_info(info: *const fi_info) -> Result<Self, Errno> {
         // SAFETY: The fields are there in all versions.
         let (number, source, length) = unsafe { ((*info).addr_format, (*info).src_addr, (*info).src_addrlen) };

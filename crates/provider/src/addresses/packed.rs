@@ -4,11 +4,11 @@
 //! |---|---|
 //! | 0..2 | `we` |
 //! | 2 | version: 1 |
-//! | 3 | how many addresses |
+//! | 3 | number of addresses |
 //! | 4..6 | port, big-endian: the same for all of them |
-//! | 6 | by what it is called: 0 not said, 1 iwarp, 2 edge, 3 shm, 4 shm+iwarp, 5 auto |
+//! | 6 | transport: 0 unspecified, 1 iwarp, 2 edge, 3 shm, 4 shm+iwarp, 5 auto |
 //! | 7 | 0 |
-//! | 8..16 | who it is, big-endian |
+//! | 8..16 | endpoint id, big-endian |
 //! | 16..64 | the addresses: 4 and an IPv4 address, or 6 and an IPv6 address; then 0 |
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,14 +16,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use weft::endpoint::{Address, MAX_ADDRESSES};
 use weft::verbs::Transport;
 
-/// Bytes of an address.
+/// Length of an address in bytes.
 pub(crate) const LENGTH: usize = 64;
 
 const MARK: [u8; 3] = *b"we\x01";
 const HEADER: usize = 16;
 
-/// The bytes of an address. IPv6 addresses for which there is no room any more are left out; so is what has another
-/// port than the first. `None` without a path.
+/// The bytes of an address. IPv6 addresses for which there is no room are left out; so are paths with another port than
+/// the first. `None` without a path.
 pub(crate) fn write(address: &Address) -> Option<[u8; LENGTH]> {
     let port = address.paths.first()?.port();
     let mut bytes = [0; LENGTH];
@@ -46,14 +46,14 @@ pub(crate) fn write(address: &Address) -> Option<[u8; LENGTH]> {
     Some(bytes)
 }
 
-/// An address from its bytes. `None` when they are none.
+/// Parses an address. `None` when it is invalid.
 pub(crate) fn read(bytes: &[u8; LENGTH]) -> Option<Address> {
     if bytes[..3] != MARK || usize::from(bytes[3]) > MAX_ADDRESSES {
         return None;
     }
     let port = u16::from_be_bytes([bytes[4], bytes[5]]);
     let (id, mut rest) = bytes[8..].split_first_chunk::<8>()?;
-    // A number of a later version says nothing here.
+    // A number of a later version is ignored.
     let transport = Transport::ALL.into_iter().find(|transport| code(*transport) == bytes[6]);
     let mut address = Address { id: u64::from_be_bytes(*id), paths: Default::default(), transport };
     for _ in 0..bytes[3] {

@@ -1,4 +1,4 @@
-//! Node and service names, as `fi_getinfo` and `fi_av_insertsvc` take them.
+//! Resolves node and service names for `fi_getinfo` and `fi_av_insertsvc`.
 
 use core::ffi::{CStr, c_char};
 use core::ptr;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use super::sockaddr;
 use crate::errno::Errno;
 
-/// A name that C has. `None` of NULL.
+/// A name of C's. `None` for NULL.
 ///
 /// # Errors
-/// It is no text.
+/// It is not UTF-8.
 ///
 /// # Safety
 /// NULL, or a C string that stays for `'a`.
@@ -24,16 +24,16 @@ pub(crate) unsafe fn name<'a>(at: *const c_char) -> Result<Option<&'a CStr>, Err
     Ok(Some(name))
 }
 
-/// Which addresses are looked for.
+/// Which addresses to resolve.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Lookup {
-    /// Numeric ones only: nobody is asked.
+    /// Numeric ones only: without name resolution.
     pub(crate) numeric: bool,
-    /// Own ones: without a node, the one that stands for all of the machine's. Else the loopback's.
+    /// Addresses to bind: without a node, the unspecified one. Otherwise the loopback's.
     pub(crate) passive: bool,
 }
 
-/// The addresses of a node and service, the best first. Empty when there are none.
+/// The addresses of a node and service, best first. Empty when there are none.
 pub(crate) fn resolve(node: Option<&CStr>, service: Option<&CStr>, lookup: Lookup) -> Vec<SocketAddr> {
     if node.is_none() && service.is_none() {
         return Vec::new();

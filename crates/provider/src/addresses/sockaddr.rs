@@ -1,4 +1,4 @@
-//! Socket addresses as C has them.
+//! C's socket addresses.
 
 use core::ffi::c_void;
 use core::mem::size_of;
@@ -20,10 +20,10 @@ pub(crate) fn bytes(address: &SocketAddr) -> Vec<u8> {
     }
 }
 
-/// Reads a socket address. `None` of another family.
+/// Reads a socket address. `None` for another family.
 ///
 /// # Safety
-/// A structure of the family that it says can be read there.
+/// A structure of its family can be read there.
 pub(crate) unsafe fn read(at: *const c_void) -> Option<SocketAddr> {
     // SAFETY: Every socket address begins with its family.
     let family = unsafe { at.cast::<libc::sa_family_t>().read_unaligned() };
@@ -57,7 +57,7 @@ mod tests {
             let address: SocketAddr = text.parse().unwrap();
             let bytes = bytes(&address);
             assert_eq!(bytes.len(), if address.is_ipv4() { 16 } else { 28 });
-            // SAFETY: The bytes are one.
+            // SAFETY: The bytes are a socket address.
             assert_eq!(unsafe { read(bytes.as_ptr().cast()) }, Some(address));
         }
     }
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn another_family_is_none() {
         let bytes = [0u8; 28];
-        // SAFETY: Its family can be read, and there is nothing more to it.
+        // SAFETY: Its family can be read, and nothing more is.
         assert_eq!(unsafe { read(bytes.as_ptr().cast()) }, None);
     }
 }

@@ -1,4 +1,4 @@
-//! Addresses as text: `FI_ADDR_STR` of `fi_getinfo(3)`, with what Weft adds behind a question mark.
+//! Addresses as text: `FI_ADDR_STR` of `fi_getinfo(3)`, with Weft's additions after a question mark.
 
 use core::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ const SIX: &str = "fi_sockaddr_in6://";
 const ANY: &str = "fi_sockaddr://";
 
 /// The text of an address: the first path as libfabric writes it, then, if there are more, the others' addresses
-/// (`also`), who it is (`id`, hexadecimal) and by what it is called (`by`). `None` without a path.
+/// (`also`), the endpoint's id (`id`, hexadecimal) and transport (`by`). `None` without a path.
 pub(crate) fn write(address: &Address) -> Option<String> {
     let (first, others) = address.paths.split_first()?;
     let mut text = format!("{}{first}", if first.is_ipv4() { FOUR } else { SIX });
@@ -31,7 +31,7 @@ pub(crate) fn write(address: &Address) -> Option<String> {
     Some(text)
 }
 
-/// An address from its text. `None` when it is none.
+/// Parses an address. `None` when it is invalid.
 pub(crate) fn read(text: &str) -> Option<Address> {
     let (path, options) = text.split_once('?').unwrap_or((text, ""));
     let first = first(path)?;
@@ -52,7 +52,7 @@ pub(crate) fn read(text: &str) -> Option<Address> {
     Some(address)
 }
 
-/// Whether a text says that it is an address, as a node name does not.
+/// Whether a text is an address rather than a node name.
 pub(crate) fn is_address(text: &str) -> bool {
     [FOUR, SIX, ANY].iter().any(|start| text.starts_with(start))
 }

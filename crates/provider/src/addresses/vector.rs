@@ -1,5 +1,5 @@
-//! Address vectors: a table of peers' addresses. `fi_addr_t` is the place in it, whether it was opened as `FI_AV_MAP`
-//! or `FI_AV_TABLE`.
+//! Address vectors: tables of peers' addresses. `fi_addr_t` is the index, whether it was opened as `FI_AV_MAP` or
+//! `FI_AV_TABLE`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::size_of;
@@ -32,7 +32,7 @@ pub(crate) struct AddressVector {
     format: Format,
     generation: AtomicU64,
     entries: RwLock<Entries>,
-    /// Insertions tell an event queue when they are done, though they are done at once.
+    /// Whether insertions are reported to an event queue, though they complete at once.
     reports: bool,
     events: OnceLock<Held<EventQueue>>,
     domain: Held<Domain>,
@@ -49,19 +49,19 @@ unsafe impl Object for AddressVector {
 }
 
 impl AddressVector {
-    /// Changes with every insertion and removal: as long as it is the same, so is what the other functions answer.
+    /// Changes with every insertion and removal: while it is the same, so are the results of the other functions.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The address at a place. `None` when there is none.
+    /// The address at an index. `None` when there is none.
     pub(crate) fn address(&self, index: fi_addr_t) -> Option<Address> {
         self.entries.read().get(index).cloned()
     }
 
-    /// The place of an address: of an entry that says it is the same endpoint, or else of one with a path in common, if
-    /// the two do not say that they are different endpoints. `None` when nobody has inserted it.
+    /// The index of an address: of an entry with the same endpoint id, or otherwise of one with a path in common,
+    /// unless their ids differ. `None` when it was not inserted.
     pub(crate) fn index_of(&self, address: &Address) -> Option<fi_addr_t> {
         self.entries.read().find(address)
     }
@@ -109,7 +109,7 @@ static VECTOR: fi_ops_av = fi_ops_av {
 /// `fi_av_open`.
 ///
 /// # Safety
-/// As libfabric's: the pointers are NULL or lead to what they say.
+/// As libfabric's: the pointers are NULL or valid.
 pub(crate) unsafe extern "C" fn open(
     domain: *mut fid_domain,
     attributes: *mut fi_av_attr,
@@ -123,7 +123,7 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: libfabric's callers pass what fi_domain gave, or NULL; the attributes have had these fields from the
         // beginning.
         let (domain, attributes) = unsafe { (hold::<Domain>(domain)?, &mut *attributes) };
-        // Processes can't share one.
+        // Sharing between processes is not supported.
         if !attributes.name.is_null() || attributes.flags & !(FI_SYMMETRIC | FI_EVENT) != 0 {
             return Err(Errno::NOT_HERE);
         }
@@ -148,7 +148,7 @@ pub(crate) unsafe extern "C" fn open(
     })
 }
 
-/// `fi_av_bind`: the event queue that is told when insertions are done.
+/// `fi_av_bind`: the event queue to which insertions are reported.
 unsafe extern "C" fn bind(vector: *mut fid, queue: *mut fid, flags: u64) -> c_int {
     status(|| {
         if flags != 0 {
@@ -160,7 +160,7 @@ unsafe extern "C" fn bind(vector: *mut fid, queue: *mut fid, flags: u64) -> c_in
     })
 }
 
-/// Where the results of an insertion go.
+/// The destination of an insertion's results.
 struct Results<'a> {
     vector: &'a AddressVector,
     places: *mut fi_addr_t,
@@ -173,7 +173,7 @@ struct Results<'a> {
 
 impl<'a> Results<'a> {
     /// # Errors
-    /// Flags that are none; or results shall be reported, and there is no event queue.
+    /// Unknown flags; or results are to be reported, and there is no event queue.
     ///
     /// # Safety
     /// `places` is NULL, or so many can be written there as there are addresses; with `FI_SYNC_ERR`, so can errors at
@@ -196,7 +196,7 @@ impl<'a> Results<'a> {
         Ok(Self { vector, places, errors, events, context, inserted: 0, next: 0 })
     }
 
-    /// The next address: inserted, or not possible.
+    /// Inserts the next address, or records its error.
     fn take(&mut self, address: Result<Address, c_int>) -> Result<(), Errno> {
         let (place, error) = match address.and_then(reachable) {
             Ok(address) => (self.vector.insert(address), 0),
@@ -220,7 +220,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// What the call returns: how many were inserted, or, where an event says that, nothing.
+    /// The result of the call: the number of inserted addresses, or 0 where an event reports that.
     fn finish(self) -> Result<c_int, Errno> {
         let Some(events) = self.events else { return Ok(self.inserted) };
         events.report(FI_AV_COMPLETE, self.fid(), self.context, self.inserted as u64)?;
@@ -232,7 +232,7 @@ impl<'a> Results<'a> {
     }
 }
 
-/// An address that can be connected to.
+/// Checks that an address can be connected to.
 fn reachable(address: Address) -> Result<Address, c_int> {
     let good = |path: &SocketAddr| !path.ip().is_unspecified() && path.port() != 0;
     if !address.paths.is_empty() && address.paths.iter().all(good) { Ok(address) } else { Err(FI_EADDRNOTAVAIL) }
@@ -320,7 +320,7 @@ unsafe extern "C" fn insert_symmetric(
     })
 }
 
-/// The address of a node and service that the format can write.
+/// The address of a node and service in a format.
 fn named(format: Format, node: Option<&CStr>, service: Option<&CStr>) -> Result<Address, c_int> {
     let node = node.ok_or(FI_EINVAL)?;
     if let Some(address) = node.to_str().ok().filter(|node| text::is_address(node)) {
@@ -331,7 +331,7 @@ fn named(format: Format, node: Option<&CStr>, service: Option<&CStr>) -> Result<
     Ok(Address::from(path))
 }
 
-/// The node that is so many after this one: the next address, or the name with the next number at its end.
+/// The node that is `more` after this one: the next address, or the name with a higher number at its end.
 fn counted_node(node: &CStr, more: usize) -> Option<CString> {
     let text = node.to_str().ok()?;
     let next = match text.parse::<IpAddr>() {
@@ -344,7 +344,7 @@ fn counted_node(node: &CStr, more: usize) -> Option<CString> {
     CString::new(next?.to_string()).ok()
 }
 
-/// A name with a number at its end that is so much higher. Without one, there is only the name itself.
+/// A name whose number at its end is `more` higher. Without a number, only the name itself.
 fn counted(name: &CStr, more: usize) -> Option<CString> {
     if more == 0 {
         return Some(name.to_owned());
@@ -380,7 +380,7 @@ unsafe extern "C" fn lookup(vector: *mut fid_av, place: fi_addr_t, to: *mut c_vo
         // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL.
         let vector = unsafe { borrow::<AddressVector>(vector) }?;
         let address = vector.address(place).ok_or(Errno::INVALID)?;
-        // SAFETY: The length says how many bytes can be written. A cut address is no error: the length tells.
+        // SAFETY: The length is that of the buffer. A truncated address is no error: the length reports it.
         unsafe { vector.format.give(&address, to, length) }.map(drop)
     })
 }

@@ -1,4 +1,4 @@
-//! `fi_domain`, and what C finds in a domain.
+//! `fi_domain`, and the tables of a domain.
 
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
@@ -42,8 +42,7 @@ static DOMAIN: fi_ops_domain = fi_ops_domain {
     xpu_ctx: no(),
 };
 
-/// `fi_domain_bind`. Memory is registered at once, so that no event could say more: the flag that asks for one is
-/// refused.
+/// `fi_domain_bind`. Memory is registered synchronously, without an event: the flag that requests one is refused.
 unsafe extern "C" fn bind(domain: *mut fid, queue: *mut fid, flags: u64) -> c_int {
     status(|| {
         if flags != 0 {
@@ -58,7 +57,7 @@ unsafe extern "C" fn bind(domain: *mut fid, queue: *mut fid, flags: u64) -> c_in
 /// `fi_domain`.
 ///
 /// # Safety
-/// As libfabric's: the pointers are NULL or lead to what they say.
+/// As libfabric's: the pointers are NULL or valid.
 pub(crate) unsafe extern "C" fn open(
     fabric: *mut fid_fabric,
     info: *mut fi_info,
@@ -69,7 +68,7 @@ pub(crate) unsafe extern "C" fn open(
     status(|| unsafe { make(fabric, info, to, context) })
 }
 
-/// `fi_domain2`. It knows no flags.
+/// `fi_domain2`. It supports no flags.
 ///
 /// # Safety
 /// As for [`open`].
@@ -102,7 +101,7 @@ unsafe fn make(
     let fabric = unsafe { hold::<Fabric>(fabric) }?;
     // SAFETY: Not NULL, and the field is there in all versions.
     let format = Format::from_number(unsafe { (&raw const (*info).addr_format).read() }).ok_or(Errno::INVALID)?;
-    // SAFETY: As above; what they lead to is NULL or attributes of a domain, which have always had this field.
+    // SAFETY: As above; it points to NULL or attributes of a domain, which have always had this field.
     let modes = unsafe { (&raw const (*info).domain_attr).read().as_ref() }.map(|domain| domain.mr_mode);
     let registration = Registration::new(fabric.api_version(), modes);
     // SAFETY: As for the format.

@@ -1,4 +1,4 @@
-//! `fi_ops_atomic`: atomic operations on peers' memory, and which of them there are.
+//! `fi_ops_atomic`: atomic operations on peers' memory, and the supported combinations.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
@@ -40,15 +40,15 @@ pub(super) static OPS: fi_ops_atomic = fi_ops_atomic {
 /// The three families of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
-    /// Changes what stands there.
+    /// Changes the value.
     Base,
-    /// Gives back what stood there.
+    /// Returns the old value.
     Fetch,
-    /// Compares first, and gives back what stood there.
+    /// Compares first, and returns the old value.
     Compare,
 }
 
-/// An operation on elements, that there is.
+/// A supported operation on elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Operation {
     element: Element,
@@ -56,12 +56,12 @@ struct Operation {
 }
 
 impl Operation {
-    /// What C's numbers stand for.
+    /// From C's numbers.
     ///
     /// # Errors
-    /// There is no such operation in this family, or not for these elements.
+    /// This family has no such operation, or not for these elements.
     fn new(family: Family, datatype: fi_datatype, op: fi_op) -> Result<Self, Errno> {
-        // Weft has further elements, whose numbers libfabric gives to others.
+        // Weft has further elements, whose numbers libfabric uses for others.
         let element = usize::try_from(datatype).ok().and_then(|number| Element::ALL.get(number));
         let element = *element.ok_or(Errno::UNSUPPORTED)?;
         let combine = u8::try_from(op).ok().and_then(Combine::from_code).ok_or(Errno::UNSUPPORTED)?;
@@ -73,13 +73,13 @@ impl Operation {
         if belongs && combine.applies_to(element) { Ok(Self { element, combine }) } else { Err(Errno::UNSUPPORTED) }
     }
 
-    /// How many elements one operation may have.
+    /// The maximum number of elements of one operation.
     const fn most(self, bytes: u32) -> usize {
         bytes as usize / self.element.size()
     }
 }
 
-/// One piece of elements, which may be nowhere if it is not used.
+/// One piece of elements, which may be NULL if it is not used.
 const fn piece(start: *const c_void, count: usize) -> fi_ioc {
     fi_ioc { addr: start.cast_mut(), count }
 }
@@ -99,14 +99,14 @@ impl Pieces {
     }
 }
 
-/// What the three families have in common.
+/// The common parameters of the three families.
 struct Atomic {
     operands: Pieces,
     compare: Pieces,
     result: Pieces,
     peer: fi_addr_t,
     place: RemotePlace,
-    /// Elements at the peer, if that is known.
+    /// Elements at the peer, if known.
     count: Option<usize>,
     datatype: fi_datatype,
     op: fi_op,
@@ -175,7 +175,7 @@ impl Core {
     }
 }
 
-/// Bytes of all elements: as many as there are operands, or, if there are none, as the result has room for.
+/// Bytes of all elements: of the operands, or, if there are none, of the result.
 fn length(operation: Operation, operand: &[u8], result: Option<&IoBuffer>) -> usize {
     if operation.combine.has_operand() { operand.len() } else { result.map_or(0, IoBuffer::length) }
 }
@@ -229,7 +229,7 @@ pub(crate) unsafe extern "C" fn query_atomic(
             FI_FETCH_ATOMIC => Family::Fetch,
             FI_COMPARE_ATOMIC => Family::Compare,
             _ if flags == FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC => return Err(Errno::INVALID),
-            // Not on receives of tagged messages, for example.
+            // Such as receives of tagged messages.
             _ => return Err(Errno::UNSUPPORTED),
         };
         let operation = Operation::new(family, datatype, op)?;

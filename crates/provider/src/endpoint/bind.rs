@@ -46,11 +46,11 @@ impl Core {
         bind_each(flags, &bound, &mut [(FI_TRANSMIT, transmit), (FI_RECV, receive)])
     }
 
-    /// What peers do to this side's memory is counted by endpoints that were opened with `FI_RMA_EVENT`.
+    /// Peers' operations on this side's memory are counted by endpoints that were opened with `FI_RMA_EVENT`.
     ///
-    /// fi_endpoint(3) wants all objects bound before an endpoint is enabled. For counters the tcp, sockets and verbs
-    /// providers don't insist on it, and Sandia OpenSHMEM relies on that. A counter that is bound late counts what is
-    /// posted from then on.
+    /// fi_endpoint(3) requires that all objects are bound before an endpoint is enabled. For counters the tcp, sockets
+    /// and verbs providers do not enforce it, and Sandia OpenSHMEM relies on that. A counter that is bound late counts
+    /// operations posted from then on.
     fn bind_counter(&self, counter: &Held<Counter>, flags: u64) -> Result<(), Errno> {
         let watches = self.capabilities.all & FI_RMA_EVENT != 0 && self.domain.remote().is_some();
         let remote = if watches { FI_REMOTE_READ | FI_REMOTE_WRITE } else { 0 };
@@ -58,7 +58,7 @@ impl Core {
             return Err(Errno::BAD_FLAGS);
         }
         self.check_domain(counter.is_of(&self.domain))?;
-        // Held to the end: the endpoint is not enabled between the binding and the look whether it is.
+        // Locked to the end: the endpoint is not enabled between the binding and the check whether it is.
         let mut bindings = self.bindings.lock();
         let counters = &mut bindings.counters;
         bind_each(
@@ -83,7 +83,7 @@ impl Core {
         bind_once(&mut self.bindings.lock().vector, vector)
     }
 
-    /// Nothing is reported there: endpoints that know no connections have nothing to report.
+    /// Accepted, but unused: connectionless endpoints have no events.
     fn bind_events(&self, events: Held<EventQueue>) -> Result<(), Errno> {
         bind_once(&mut self.bindings.lock().events, events)
     }
@@ -93,7 +93,7 @@ impl Core {
     }
 }
 
-/// Binds for every flag that is set, of which there must be one, and where nothing was bound before.
+/// Binds for each flag that is set, of which there must be one, and where nothing was bound before.
 fn bind_each<T: Clone>(flags: u64, bound: &T, places: &mut [(u64, &mut Option<T>)]) -> Result<(), Errno> {
     let wanted = |(flag, _): &&mut (u64, &mut Option<T>)| flags & *flag != 0;
     let mut chosen: Vec<_> = places.iter_mut().filter(wanted).collect();

@@ -48,7 +48,7 @@ impl Endpoint {
         unsafe { give(other, alias.fid.cast()) }
     }
 
-    /// Sets the flags of the one direction that is named among them.
+    /// Sets the default flags of the one direction among them.
     fn set_flags(&self, flags: u64) -> Result<(), Errno> {
         let place = self.flags_of(flags)?;
         let known = if flags & FI_TRANSMIT == 0 { flags::RECEIVE } else { flags::TRANSMIT };
@@ -58,7 +58,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Where the flags of the direction are that is named among these.
+    /// The default flags of the direction among these flags.
     fn flags_of(&self, flags: u64) -> Result<&core::sync::atomic::AtomicU64, Errno> {
         match (flags & FI_TRANSMIT != 0, flags & FI_RECV != 0) {
             (true, false) => Ok(&self.transmit_flags),

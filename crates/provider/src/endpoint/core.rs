@@ -1,4 +1,4 @@
-//! What an endpoint is made of, before and after it was enabled.
+//! The state of an endpoint, before and after it was enabled.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,26 +27,25 @@ use crate::queue::{CompletionQueue, Completions, Counter, EventQueue, Sources, T
 use crate::remote::RemoteTallies;
 use crate::stderr;
 
-/// The least bytes that are left in a receive of many messages before it ends, if the application does not say
-/// otherwise.
+/// The default of the minimum bytes left in a receive of many messages before it ends.
 const MIN_MULTI_RECEIVE: u64 = 64;
 const VERSION_2: u32 = fi_version(2, 0);
 
-/// What all aliases of an endpoint share.
+/// The state that all aliases of an endpoint share.
 pub(super) struct Core {
     pub(super) domain: Held<Domain>,
     pub(super) capabilities: Capabilities,
-    /// What the application gave when it opened it.
+    /// The application's context from opening.
     pub(super) context: usize,
     pub(super) place: Mutex<Place>,
     pub(super) bindings: Mutex<Bindings>,
     pub(super) min_multi_receive: AtomicU64,
     active: OnceLock<Active>,
-    /// Keeps two threads from enabling it both.
+    /// Prevents two threads from enabling it at once.
     enabling: Mutex<()>,
 }
 
-/// What it was opened for.
+/// The capabilities that it was opened with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capabilities {
     /// `fi_info::caps`.
@@ -68,7 +67,7 @@ impl Capabilities {
         self.has_one_of(FI_MSG | FI_TAGGED, FI_RECV)
     }
 
-    /// Whether it does one of these operations in this direction. No direction at all stands for all of them
+    /// Whether it supports one of these operations in this direction. No direction at all stands for both
     /// (fi_getinfo(3)).
     fn has_one_of(self, operations: u64, direction: u64) -> bool {
         const DIRECTIONS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
@@ -76,7 +75,7 @@ impl Capabilities {
     }
 }
 
-/// What was bound to an endpoint.
+/// The objects bound to an endpoint.
 #[derive(Default)]
 pub(super) struct Bindings {
     pub(super) transmit: Option<Bound>,
@@ -90,24 +89,24 @@ pub(super) struct Bindings {
 #[derive(Clone)]
 pub(super) struct Bound {
     pub(super) queue: Held<CompletionQueue>,
-    /// Only operations that ask for it complete there.
+    /// Whether only operations that request it complete there.
     pub(super) selective: bool,
 }
 
-/// Counters, by what they count.
+/// Counters, by the operations that they count.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) send: Option<Held<Counter>>,
     pub(super) receive: Option<Held<Counter>>,
     pub(super) read: Option<Held<Counter>>,
     pub(super) write: Option<Held<Counter>>,
-    /// What peers do, with `FI_RMA_EVENT`.
+    /// Peers' operations, with `FI_RMA_EVENT`.
     pub(super) remote_read: Option<Held<Counter>>,
     pub(super) remote_write: Option<Held<Counter>>,
 }
 
 impl Counters {
-    /// Counts with those of these counters that count nothing there yet.
+    /// Adds those of these counters for which `tallies` has none yet.
     fn fill(&self, tallies: &Tallies) {
         for (counter, tally) in [
             (&self.send, &tallies.send),
@@ -141,9 +140,9 @@ pub(super) struct Active {
     pub(super) selective_transmits: bool,
     pub(super) selective_receives: bool,
     peers: Arc<Peers>,
-    /// Receives without tags are from whom they say.
+    /// Whether untagged receives honour their source.
     directed: bool,
-    /// So are those with tags.
+    /// Whether tagged ones do.
     directed_tagged: bool,
 }
 
@@ -167,16 +166,16 @@ impl Core {
         self.active.get().ok_or(Errno(FI_EOPBADSTATE))
     }
 
-    /// Refuses what can't be done any more after it was enabled.
+    /// Refuses changes that are invalid after it was enabled.
     pub(super) fn check_inactive(&self) -> Result<(), Errno> {
         if self.active.get().is_some() { Err(Errno(FI_EOPBADSTATE)) } else { Ok(()) }
     }
 
-    /// Opens it.
+    /// Enables it.
     pub(super) fn enable(&self) -> Result<(), Errno> {
         let _alone = self.enabling.lock();
         self.check_inactive()?;
-        // Operations lend memory of the program's, which it may unmap.
+        // Operations lend the program's memory, which it may unmap.
         weft::endpoint::watch_faults();
         let bindings = self.bindings.lock();
         let vector = bindings.vector.clone().ok_or(Errno(FI_ENOAV))?;
@@ -231,8 +230,8 @@ impl Core {
         if self.domain.api_version() >= VERSION_2 { FI_TAGGED_DIRECTED_RECV } else { 0 }
     }
 
-    /// Where the application says; if it leaves the port open, on the first one that is free of those that the user
-    /// permits.
+    /// Opens it at the application's address; if the application leaves the port open, on the first free one that the
+    /// user permits.
     fn open(&self, report: &Arc<Report>) -> Result<Endpoint, Error> {
         let place = self.place.lock().clone();
         let mut settings = self.domain.settings().clone();
@@ -262,7 +261,7 @@ impl Core {
         if let Some(active) = self.active.get() {
             return Ok(active.endpoint.address());
         }
-        // fi_cm(3): without being enabled it has an address only if it was given one.
+        // fi_cm(3): before it is enabled it has an address only if it was given one.
         let place = self.place.lock();
         if place.bind.port() == 0 || place.bind.ip().is_unspecified() {
             return Err(Errno(FI_EOPBADSTATE));
@@ -270,7 +269,7 @@ impl Core {
         Ok(Address::from(place.bind))
     }
 
-    /// The answer to a posting. Where it has to be repeated, there is progress first, so that repeating it helps.
+    /// The result of a post. Where the application has to retry, runs the NIC first, so that the retry may succeed.
     #[inline]
     pub(super) fn posted(&self, result: Result<(), EndpointError>) -> Result<usize, Errno> {
         match result {
@@ -302,7 +301,7 @@ impl Core {
         Errno::AGAIN
     }
 
-    /// The endpoint and the peer of something that this side begins.
+    /// The endpoint and the peer of an operation that this side begins.
     #[inline]
     pub(super) fn transmit_to(&self, address: fi_addr_t) -> Result<(&Active, PeerId), Errno> {
         let active = self.active()?;
@@ -310,7 +309,7 @@ impl Core {
         Ok((active, active.peers.peer(address)?))
     }
 
-    /// The endpoint, and from whom it is to receive: only a directed receive cares.
+    /// The endpoint, and the source of a receive: only a directed receive has one.
     #[inline]
     pub(super) fn receive_from(&self, address: fi_addr_t, tagged: bool) -> Result<(&Active, Option<PeerId>), Errno> {
         let active = self.active()?;
@@ -320,7 +319,7 @@ impl Core {
         Ok((active, from))
     }
 
-    /// Nothing is begun that completes in a queue which the application does not read.
+    /// Refuses operations while the application does not read the queue in which they complete.
     #[inline]
     fn check_room(&self, queue: &Option<Arc<Completions>>) -> Result<(), Errno> {
         match queue {
@@ -333,7 +332,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         let Some(active) = self.active.get() else { return };
-        // fi_endpoint(3): what is under way is dropped without a word.
+        // fi_endpoint(3): operations under way are dropped silently.
         active.report.closed.store(true, Ordering::Release);
         if let Some(counters) = self.domain.remote() {
             counters.remove(active.endpoint.address().id);

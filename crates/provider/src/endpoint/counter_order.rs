@@ -8,9 +8,10 @@ use super::op_flags::OpFlags;
 
 /// Counts one-sided completions in posting order, across peers.
 ///
-/// libfabric promises no order. But Intel MPI waits in `MPI_Win_flush` until as many are done as had been begun when
-/// the wait began, and goes on reading active messages meanwhile, whose reads count as well. Counted as they end, a
-/// read that was begun later stands in for one that is waited for, and the program finds a window's bytes missing.
+/// libfabric promises no order. But Intel MPI waits in `MPI_Win_flush` for as many completions as there were operations
+/// when the wait began, and keeps reading active messages meanwhile, whose reads count as well. If completions were
+/// counted as they happen, a later read would stand in for one that is waited for, and the program would find a
+/// window's bytes missing.
 pub(super) struct CounterOrder(Mutex<Queue>);
 
 impl Default for CounterOrder {
@@ -29,13 +30,13 @@ struct Queue {
 #[derive(Clone, Copy)]
 enum State {
     UnderWay,
-    /// In which class, and whether it has succeeded.
+    /// Completed: its class, and whether it has succeeded.
     Over(Class, bool),
     /// It was not begun after all.
     Void,
 }
 
-/// What counts apart.
+/// Classes of operations with separate counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Read,
@@ -43,7 +44,7 @@ pub(super) enum Class {
 }
 
 impl CounterOrder {
-    /// Something begins. These are its op flags then, with which it ends.
+    /// An operation begins. Returns its op flags with a turn, with which it ends.
     pub(super) fn begin(&self, op_flags: OpFlags) -> OpFlags {
         let mut queue = self.0.lock();
         let number = queue.first.wrapping_add(queue.states.len() as u32);
@@ -56,7 +57,7 @@ impl CounterOrder {
         self.settle(op_flags, State::Void, count);
     }
 
-    /// It is over. `count` is called for all whose turn has come with that, one after the other.
+    /// It has completed. `count` is called for all whose turn this makes, in order.
     pub(super) fn end(&self, op_flags: OpFlags, class: Class, succeeded: bool, count: impl FnMut(Class, bool)) {
         self.settle(op_flags, State::Over(class, succeeded), count);
     }

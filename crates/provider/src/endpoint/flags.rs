@@ -1,4 +1,4 @@
-//! Flags of operations, as fi_endpoint(3) and the manual pages of the operations name them.
+//! Flags of operations, as in fi_endpoint(3) and the manual pages of the operations.
 
 use weft::endpoint::Level;
 use weft_libfabric::abi::{
@@ -9,22 +9,22 @@ use weft_libfabric::abi::{
 use super::op_flags::OpFlags;
 use crate::errno::Errno;
 
-/// When something completes. Not `FI_COMMIT_COMPLETE`.
+/// Completion levels. `FI_COMMIT_COMPLETE` is not supported.
 const LEVELS: u64 = FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_MATCH_COMPLETE | FI_DELIVERY_COMPLETE;
-/// What an operation that this side begins may have.
+/// Valid flags of an operation that this side begins.
 pub(super) const TRANSMIT: u64 =
     LEVELS | FI_COMPLETION | FI_INJECT | FI_MORE | FI_FENCE | FI_PRIORITY | FI_REMOTE_CQ_DATA;
-/// What a receive may have.
+/// Valid flags of a receive.
 pub(super) const RECEIVE: u64 = LEVELS | FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
-/// What a receive of a tagged message may have.
+/// Valid flags of a tagged receive.
 pub(super) const TAGGED_RECEIVE: u64 = LEVELS | FI_COMPLETION | FI_MORE | FI_PEEK | FI_CLAIM | FI_DISCARD;
 
-/// Refuses flags that an operation does not know.
+/// Refuses unknown flags.
 pub(super) const fn check(flags: u64, known: u64) -> Result<(), Errno> {
     if flags & !known == 0 { Ok(()) } else { Err(Errno::BAD_FLAGS) }
 }
 
-/// What flags say of an operation that this side begins.
+/// The meaning of the flags of an operation that this side begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transmit {
     pub(super) op_flags: OpFlags,
@@ -34,7 +34,7 @@ pub(super) struct Transmit {
 }
 
 impl Transmit {
-    /// With `selective`, only operations with `FI_COMPLETION` are to be seen.
+    /// With `selective`, only operations with `FI_COMPLETION` are reported.
     #[inline]
     pub(super) const fn new(flags: u64, selective: bool) -> Self {
         Self {
@@ -45,26 +45,26 @@ impl Transmit {
         }
     }
 
-    /// The same for a write or an atomic. A counter of writes that has counted one tells most programs that it is in
-    /// the peer's memory: Sandia OpenSHMEM releases its locks by that, and names no level. So on an endpoint with such
-    /// a counter an operation that names none completes when the peer has it in place.
+    /// Adjusts the level of a write or an atomic. Most programs take a count of a write counter as proof that the write
+    /// is in the peer's memory: Sandia OpenSHMEM releases its locks by that, without a level. So on an endpoint with
+    /// such a counter an operation without a level completes when the peer has placed it.
     #[inline]
     pub(super) const fn counted(self, flags: u64, counts_writes: bool) -> Self {
         if counts_writes && flags & LEVELS == 0 { Self { level: Level::Delivered, ..self } } else { self }
     }
 
-    /// Of calls that inject: nobody sees their success, and they have no context.
+    /// Of calls that inject: their success is not reported, and they have no context.
     #[inline]
     pub(super) const fn injected(flags: u64) -> Self {
         Self { op_flags: OpFlags::QUIET.and(OpFlags::ANONYMOUS), inject: true, ..Self::new(flags, false) }
     }
 }
 
-/// Match-complete means that the peer has a receive for the message (fi_tagged(3)); what is in the receive's memory has
-/// been matched, so delivery-complete says that too. Transmit-complete means that the peer has the operation, whatever
-/// becomes of this side (fi_cq(3)). That the stream below has taken the bytes does not say that, only an answer of the
-/// peer does; so who asks for it waits for the same as with delivery-complete. Who asks for nothing gets what
-/// fi_endpoint(3) leaves to the provider: the memory may be used again.
+/// Match-complete means that the peer has a receive for the message (fi_tagged(3)); a message in the receive's memory
+/// has been matched, so delivery-complete implies it. Transmit-complete means that the peer has the operation, whatever
+/// happens to this side (fi_cq(3)). That the stream below has accepted the bytes does not imply that, only an answer of
+/// the peer does; so it waits for the same as delivery-complete. Without a level fi_endpoint(3) leaves the meaning to
+/// the provider: the memory may be reused.
 #[inline]
 const fn level(flags: u64) -> Level {
     if flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_TRANSMIT_COMPLETE) == 0 {

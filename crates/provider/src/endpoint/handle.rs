@@ -1,4 +1,4 @@
-//! An endpoint as C holds it.
+//! An endpoint as C's object.
 
 use ::core::ffi::c_void;
 use ::core::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,9 @@ use crate::errno::Errno;
 pub(crate) struct Endpoint {
     pub(super) header: Header<fid_ep>,
     pub(super) users: Users,
-    /// Flags of operations that this side begins, where a call has none.
+    /// Default flags of operations that this side begins.
     pub(super) transmit_flags: AtomicU64,
-    /// Flags of receives, where a call has none.
+    /// Default flags of receives.
     pub(super) receive_flags: AtomicU64,
     pub(super) core: Arc<Core>,
 }
@@ -43,14 +43,14 @@ impl Endpoint {
         self.receive_flags.load(Ordering::Relaxed)
     }
 
-    /// The context that the application gave when it opened it.
+    /// The application's context from opening.
     pub(super) fn user_context(&self) -> *mut c_void {
-        // SAFETY: The object is there, and only the application writes this, which must not do so during a call.
+        // SAFETY: The object exists, and only the application writes this, which must not do so during a call.
         unsafe { (&raw const (*self.header.as_ptr()).fid.context).read() }
     }
 }
 
-/// An endpoint that C names.
+/// An endpoint of C's.
 ///
 /// # Errors
 /// NULL, or another object.

@@ -1,17 +1,17 @@
-//! Receives of many messages: what their completions need to know, which is more than a context has room for.
+//! Receives of many messages: data for their completions that has no room in a context.
 
 use weft_lock::{Mutex, Rank};
 
 /// A receive of many messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Buffer {
-    /// What the application gave with it.
+    /// The application's context.
     pub(super) context: usize,
-    /// Where its memory begins.
+    /// The start of its memory.
     pub(super) start: usize,
 }
 
-/// The receives of many messages of one endpoint, each under a key that no context of an application is.
+/// The receives of many messages of one endpoint, each under a key that differs from all contexts of an application.
 pub(super) struct Many {
     places: Mutex<Places>,
 }
@@ -48,7 +48,7 @@ impl Many {
         *self.places.lock().buffers.get(place(key)?)?
     }
 
-    /// It is over.
+    /// Removes one that is complete.
     pub(super) fn remove(&self, key: u64) -> Option<Buffer> {
         let place = place(key)?;
         let mut places = self.places.lock();

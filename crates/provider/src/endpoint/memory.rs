@@ -1,4 +1,4 @@
-//! Memory that the application names for one operation.
+//! The application's memory of one operation.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -14,10 +14,10 @@ use crate::errno::Errno;
 /// More bytes than an operation may have.
 pub(super) const TOO_LONG: Errno = Errno(FI_EMSGSIZE);
 
-/// One piece of memory. Without bytes it may be anywhere.
+/// One piece of memory. Without bytes the address is ignored.
 ///
 /// # Errors
-/// NULL, and yet bytes.
+/// NULL with a length.
 ///
 /// # Safety
 /// As for [`IoBuffer::foreign`], or NULL.
@@ -34,7 +34,7 @@ pub(super) unsafe fn lend(buffer: *const c_void, length: usize) -> Result<IoBuff
 /// Several pieces.
 ///
 /// # Errors
-/// NULL, and yet pieces or bytes; more than [`MAX_GATHER`] pieces.
+/// NULL with a count or length; more than [`MAX_GATHER`] pieces.
 ///
 /// # Safety
 /// `pieces` is NULL or an array of `count`, and for each [`IoBuffer::foreign`] holds, or it is NULL.
@@ -49,7 +49,7 @@ pub(super) unsafe fn lend_all(pieces: *const iovec, count: usize) -> Result<IoBu
     unsafe { lend_pieces(pieces.iter().map(|piece| (piece.iov_base, piece.iov_len))) }
 }
 
-/// Where memory begins that is in one piece.
+/// The start of memory that is in one piece.
 ///
 /// # Safety
 /// `pieces` is NULL or an array of `count`.
@@ -75,7 +75,7 @@ pub(super) unsafe fn lend_elements(pieces: *const fi_ioc, count: usize, size: us
 /// The bytes of several pieces of elements.
 ///
 /// # Errors
-/// NULL, and yet pieces or bytes; more than [`MAX_GATHER`] pieces; more than `most` bytes.
+/// NULL with a count or length; more than [`MAX_GATHER`] pieces; more than `most` bytes.
 ///
 /// # Safety
 /// `pieces` is NULL or an array of `count`, each of which is NULL or has `size` readable bytes for each element.
@@ -94,7 +94,7 @@ pub(super) unsafe fn copy_elements(
         }
         if length > 0 {
             let start = NonNull::new(piece.addr.cast::<u8>()).ok_or(Errno::INVALID)?;
-            // SAFETY: The caller promises so many readable bytes.
+            // SAFETY: The caller promises this many readable bytes.
             bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(start.as_ptr(), length) });
         }
     }
@@ -112,7 +112,7 @@ unsafe fn lend_pieces(pieces: impl Iterator<Item = (*mut c_void, usize)> + Clone
     unsafe { IoBuffer::foreign_parts(pieces) }.ok_or(Errno::INVALID)
 }
 
-/// An array that C names: at most [`MAX_GATHER`] long, NULL only if it is empty.
+/// An array of C's: at most [`MAX_GATHER`] long, NULL only if it is empty.
 ///
 /// # Safety
 /// It is NULL or has `count` elements, which live as long as they are used.
@@ -123,7 +123,7 @@ unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Errno> 
     if start.is_null() || count > MAX_GATHER {
         return Err(Errno::INVALID);
     }
-    // SAFETY: The caller promises so many.
+    // SAFETY: The caller promises this many.
     Ok(unsafe { core::slice::from_raw_parts(start, count) })
 }
 

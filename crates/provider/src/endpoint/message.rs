@@ -24,7 +24,7 @@ pub(super) struct Send {
 /// A receive.
 pub(super) struct Receive {
     pub(super) memory: IoBuffer,
-    /// Where its memory begins, if it is in one piece.
+    /// The start of its memory, if it is in one piece.
     pub(super) start: Option<*mut c_void>,
     pub(super) from: fi_addr_t,
     pub(super) matching: Option<Match>,
@@ -46,8 +46,8 @@ impl Core {
         let (active, peer) = self.transmit_to(send.to)?;
         let mut how = Transmit::injected(flags);
         if active.report.tallies.send.get().is_none() {
-            // Nobody sees when it ends, so the peer need not say: MPICH asks for delivery-complete with everything, for
-            // its one-sided operations' sake.
+            // Its completion is not reported, so the peer need not acknowledge it: MPICH requests delivery-complete for
+            // everything, because of its one-sided operations.
             how.level = Level::TransmitComplete;
         }
         self.post_send(active, peer, send, how)
@@ -104,7 +104,7 @@ impl Core {
         })
     }
 
-    /// Cancels what was posted with a context. Returns whether there was something.
+    /// Cancels an operation with a context. Returns whether there was one.
     pub(super) fn cancel(&self, context: *mut c_void) -> Result<bool, Errno> {
         let active = self.active()?;
         let context = context.expose_provenance();

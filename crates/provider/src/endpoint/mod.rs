@@ -1,5 +1,5 @@
-//! `fid_ep`: endpoints as C sees them. A function of the C interface makes a request of what it was given (one module
-//! for each table) and posts it ([`core::Core`]); what becomes of it comes back through [`report::Report`].
+//! `fid_ep`: endpoints as C's objects. A function of the C interface makes a request of its arguments (one module for
+//! each table) and posts it ([`core::Core`]); its completion is reported through [`report::Report`].
 
 mod atomic;
 mod bind;
@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn open(
     })
 }
 
-/// `fi_endpoint2`. It knows no flags.
+/// `fi_endpoint2`. It supports no flags.
 pub(crate) unsafe extern "C" fn open_with_flags(
     domain: *mut fid_domain,
     info: *mut fi_info,
@@ -94,14 +94,14 @@ pub(crate) unsafe extern "C" fn open_with_flags(
     if flags != 0 {
         return -Errno::BAD_FLAGS.0;
     }
-    // SAFETY: What C promises is what it asks for.
+    // SAFETY: C promises what the function requires.
     unsafe { open(domain, info, to, context) }
 }
 
-/// What an info says of an endpoint's capabilities, and of the flags of its transmits and receives.
+/// An endpoint's capabilities in an info, and the default flags of its transmits and receives.
 ///
 /// # Safety
-/// An info, whose attributes are NULL or there.
+/// An info, whose attributes are NULL or valid.
 unsafe fn read(info: *const fi_info) -> (Capabilities, u64, u64) {
     // SAFETY: The caller promises it, and the fields are there in all versions.
     unsafe {

@@ -1,23 +1,23 @@
-//! What a request's completion needs to know, beside its context.
+//! Data for a request's completion, besides its context.
 
-/// Travels with a request through the NIC, as `op_flags` of its post and its event.
+/// Passes with a request through the NIC, as `op_flags` of its post and its event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OpFlags(u32);
 
 impl OpFlags {
-    /// Nobody wants to see its success.
+    /// Its success is not reported.
     pub(super) const QUIET: Self = Self(1);
     /// A receive of many messages: its context is a key of [`super::many::Many`].
     pub(super) const MANY: Self = Self(2);
-    /// An atomic operation that gives back what stood there.
+    /// An atomic operation that returns the old value.
     pub(super) const FETCHES: Self = Self(4);
     /// It has no context: a failure is the endpoint's.
     pub(super) const ANONYMOUS: Self = Self(8);
 
-    /// It has a turn in which it is counted, above the other op flags.
+    /// It has a turn to be counted, in the bits above the other op flags.
     const HAS_TURN: Self = Self(16);
     const TURN_SHIFT: u32 = 8;
-    /// Of numbers of turns: those above begin at 0 again.
+    /// The highest number of a turn: it wraps to 0.
     pub(super) const LAST_TURN: u32 = u32::MAX >> Self::TURN_SHIFT;
 
     /// These, if `condition`.

@@ -18,7 +18,7 @@ use crate::errno::Errno;
 const NO_OPTION: Errno = Errno(FI_ENOPROTOOPT);
 
 impl Core {
-    /// All options that there are are a `size_t`.
+    /// The value of an option: all supported ones are a `size_t`.
     fn option(&self, option: c_int) -> Result<usize, Errno> {
         let settings = self.domain.settings();
         Ok(match option {
@@ -78,7 +78,7 @@ pub(super) unsafe extern "C" fn setopt(
         option_of_level(level)?;
         // SAFETY: An endpoint of ours, or NULL.
         let endpoint = unsafe { ep(endpoint.cast()) }?;
-        // An option that is not there says so, whatever its value is made of.
+        // An unknown option is reported first, whatever its value is.
         endpoint.core.option(option)?;
         if from.is_null() || length != size_of::<usize>() {
             return Err(Errno::INVALID);

@@ -1,4 +1,4 @@
-//! Looking at messages that nobody has waited for: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD` of `fi_trecvmsg`.
+//! Peeking at unexpected messages: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD` of `fi_trecvmsg`.
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::queue::{Entry, Failure, Source};
 
 impl Core {
-    /// Whatever `fi_trecvmsg` is to do.
+    /// All operations of `fi_trecvmsg`.
     pub(super) fn receive_or_peek(&self, receive: Receive, flags: u64) -> Result<usize, Errno> {
         match (flags & FI_PEEK != 0, flags & FI_CLAIM != 0, flags & FI_DISCARD != 0) {
             (false, false, false) => self.receive(receive, flags),
@@ -25,7 +25,7 @@ impl Core {
         }
     }
 
-    /// Its result is a completion: what the message is, or that there is none.
+    /// Its result is a completion: the message's description, or that there is none.
     fn peek(
         &self,
         from: fi_addr_t,
@@ -33,7 +33,7 @@ impl Core {
         context: *mut c_void,
         (claim, discard): (bool, bool),
     ) -> Result<usize, Errno> {
-        // A message is claimed under its context, which must be one that is there as long (fi_tagged(3)).
+        // A message is claimed under its context, which must exist as long (fi_tagged(3)).
         if claim && context.is_null() {
             return Err(Errno::INVALID);
         }

@@ -1,4 +1,4 @@
-//! Peers by the addresses that the application knows, and back.
+//! Maps the application's addresses to peers, and back.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::border::Held;
 use crate::errno::Errno;
 use crate::queue::Sources;
 
-/// The peers of an endpoint, as its address vector names them.
+/// The peers of an endpoint, by its address vector.
 pub(super) struct Peers {
     endpoint: Arc<Endpoint>,
     vector: Held<AddressVector>,
-    /// The application wants to know who sent what it receives.
+    /// Whether the application wants the sources of what it receives.
     tell: bool,
     known: RwLock<Known>,
 }
 
-/// What has been asked already.
+/// Cached lookups.
 #[derive(Default)]
 struct Known {
-    /// Of the address vector. When that has changed, nothing here counts.
+    /// The generation of the address vector. When that has changed, nothing here is valid.
     generation: u64,
     peers: Vec<Option<PeerId>>,
-    /// By the peers' places, which may have been others' before.
+    /// By the peers' indices, which may have been those of others before.
     addresses: Vec<Option<(PeerId, fi_addr_t)>>,
 }
 
@@ -36,10 +36,10 @@ impl Peers {
         Self { endpoint, vector, tell, known: RwLock::new(Rank::KnownPeers, Known::default()) }
     }
 
-    /// Who has this address.
+    /// The peer with this address.
     ///
     /// # Errors
-    /// It is not in the address vector, or there are as many peers as there may be.
+    /// It is not in the address vector, or the maximum number of peers is reached.
     #[inline]
     pub(super) fn peer(&self, address: fi_addr_t) -> Result<PeerId, Errno> {
         let known = self.known.read();
@@ -65,7 +65,7 @@ impl Peers {
     fn find_address(&self, peer: PeerId) -> fi_addr_t {
         let generation = self.vector.generation();
         let found = self.endpoint.peer_address(peer).and_then(|address| self.vector.index_of(&address));
-        // Whom the application knows stays known: callers that nobody has named are forgotten some time after they have
+        // Peers in the address vector are kept: callers that are not in it are forgotten some time after they have
         // left.
         if let Some(entry) = found.and_then(|index| self.vector.address(index)) {
             let _ = self.endpoint.peer(&entry);
@@ -75,7 +75,7 @@ impl Peers {
         address
     }
 
-    /// Keeps what was asked while the address vector had this generation.
+    /// Caches a lookup of this generation of the address vector.
     fn learn(&self, generation: u64, learn: impl FnOnce(&mut Known)) {
         let mut known = self.known.write();
         if known.generation != generation {

@@ -1,4 +1,4 @@
-//! What the NIC reports, as completions and counts.
+//! Turns the NIC's events into completions and counts.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,24 +15,24 @@ use super::op_flags::OpFlags;
 use crate::queue::{Completions, Entry, Failure, Source, Tally};
 use crate::stderr;
 
-/// Where an endpoint's completions go. Called by whoever runs the NIC.
+/// The destinations of an endpoint's completions. Called by the thread that runs the NIC.
 pub(super) struct Report {
-    /// Of what this side began.
+    /// For operations that this side began.
     pub(super) transmit: Option<Arc<Completions>>,
-    /// Of what has come.
+    /// For receives.
     pub(super) receive: Option<Arc<Completions>>,
-    /// This endpoint's place there, for sources, once it has one.
+    /// The endpoint's index there, for sources, once it has one.
     pub(super) place: AtomicU32,
     pub(super) tallies: Tallies,
     pub(super) turns: CounterOrder,
     pub(super) many: Many,
-    /// What the application gave when it opened the endpoint.
+    /// The application's context from opening.
     pub(super) context: usize,
-    /// Nobody wants to know any more.
+    /// Whether the endpoint is closed: nothing is reported any more.
     pub(super) closed: AtomicBool,
 }
 
-/// Counters, by what they count. A counter is bound once, before or after the endpoint is enabled.
+/// Counters, by the operations that they count. A counter is bound once, before or after the endpoint is enabled.
 #[derive(Default)]
 pub(super) struct Tallies {
     pub(super) send: OnceLock<Arc<Tally>>,
@@ -81,7 +81,7 @@ impl Report {
         let mut entry = self.entry(event, op_flags, buffer.context);
         entry.flags |= over;
         entry.buffer = buffer.start.wrapping_add(event.offset as usize);
-        // The last one is always shown, so that the application knows of the end (fi_msg(3), FI_MULTI_RECV).
+        // The last one is always reported, so that the application knows of the end (fi_msg(3), FI_MULTI_RECV).
         let op_flags = if event.last { OpFlags::MANY } else { op_flags };
         self.show(event, op_flags, entry);
         self.count(event, op_flags);
@@ -144,7 +144,7 @@ impl Report {
         }
     }
 
-    /// The flags of a one-sided operation that begins now, with its turn to be counted if anybody counts.
+    /// The flags of a one-sided operation that begins now, with a turn if there is a counter.
     #[inline]
     pub(super) fn begin(&self, op_flags: OpFlags) -> OpFlags {
         let counted = self.tallies.read.get().is_some() || self.tallies.write.get().is_some();
@@ -169,7 +169,7 @@ const fn is_receive(event: &Event) -> bool {
     matches!(event.completed, Completed::Receive | Completed::RemoteWrite)
 }
 
-/// The flags that fi_cq(3) names for what has completed.
+/// The flags of a completion by fi_cq(3).
 const fn flags(event: &Event, op_flags: OpFlags) -> u64 {
     let message = if event.tagged { FI_TAGGED } else { FI_MSG };
     match event.completed {

@@ -85,7 +85,7 @@ impl Core {
     }
 }
 
-/// A place in a peer's memory, as `fi_mr_key` and virtual addresses name it.
+/// A place in a peer's memory, by `fi_mr_key` and virtual address.
 pub(super) fn place(address: u64, key: u64) -> Result<RemotePlace, Errno> {
     let stag = u32::try_from(key).map_err(|_| Errno(FI_EKEYREJECTED))?;
     Ok(RemotePlace { stag: Stag(stag), offset: address })
@@ -96,11 +96,11 @@ pub(super) fn place(address: u64, key: u64) -> Result<RemotePlace, Errno> {
 unsafe fn of_message(message: *const fi_msg_rma, flags: u64) -> Result<Transfer, Errno> {
     check(flags, TRANSMIT)?;
     let message = NonNull::new(message.cast_mut()).ok_or(Errno::INVALID)?;
-    // SAFETY: Not NULL, so C promises the structure, its arrays, and what they name.
+    // SAFETY: Not NULL, so C promises the structure, its arrays, and what they point to.
     unsafe {
         let message = message.as_ref();
         let memory = lend_all(message.msg_iov, message.iov_count)?;
-        // As many pieces at the peer as `rma_iov_limit` says.
+        // At most `rma_iov_limit` pieces at the peer.
         if !(1..=PIECES).contains(&message.rma_iov_count) || message.rma_iov.is_null() {
             return Err(Errno::INVALID);
         }
@@ -109,12 +109,12 @@ unsafe fn of_message(message: *const fi_msg_rma, flags: u64) -> Result<Transfer,
         if length != Some(memory.length()) {
             return Err(Errno::INVALID);
         }
-        // One piece is a place, which takes no memory.
+        // One piece is a place, which allocates nothing.
         let mut pieces = Vec::new();
         for piece in remote.iter().filter(|_| remote.len() > 1) {
             pieces.push(RemotePiece { place: place(piece.addr, piece.key)?, length: piece.len as u64 });
         }
-        // Pieces have a length each; the place has that of all.
+        // Each piece has a length; the place has the total.
         let place = if remote.len() > 1 { pieces[0].place } else { place(remote[0].addr, remote[0].key)? };
         Ok(Transfer {
             memory,

@@ -1,4 +1,4 @@
-//! `fi_fabric`, and what C finds in a fabric.
+//! `fi_fabric`, and the tables of a fabric.
 
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;

@@ -1,4 +1,4 @@
-//! What an application wants: the hints of `fi_getinfo`, copied out of its structures.
+//! The hints of `fi_getinfo`, copied out of the application's structures.
 
 use core::ffi::{c_char, c_void};
 use core::mem::{MaybeUninit, offset_of, size_of};
@@ -13,7 +13,7 @@ use crate::addresses::resolve::name;
 use crate::addresses::{Format, text};
 use crate::errno::Errno;
 
-/// The hints. What is not given is zero or `None`, and stands for no wish.
+/// The hints. Zero or `None` where the application leaves a field open.
 #[derive(Default)]
 pub(crate) struct Hints {
     pub(crate) caps: u64,
@@ -30,15 +30,15 @@ pub(crate) struct Hints {
     pub(crate) handle: Option<Handle>,
 }
 
-/// An address format that an application wants.
+/// An address format that an application requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish(pub(crate) Format);
 
-/// What an application wants back as it gave it. It is never looked into.
+/// A handle that an application wants back. It is never dereferenced.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle(pub(crate) *mut fid);
 
-/// Bytes of each structure that every host has, from libfabric 1.17 on, and all that is looked at here.
+/// Bytes of each structure that every version has, from libfabric 1.17 on, and that are read here.
 const ENDPOINT: usize = offset_of!(fi_ep_attr, xpu_ctx);
 const DOMAIN: usize = offset_of!(fi_domain_attr, max_ep_auth_key);
 
@@ -46,16 +46,16 @@ impl Hints {
     /// Copies hints.
     ///
     /// # Errors
-    /// An address format that is not here, or an address or name that is none.
+    /// An unsupported address format, or an invalid address or name.
     ///
     /// # Safety
-    /// `hints` is NULL or an info that libfabric allocated; what its fields point to is what they say, or NULL.
+    /// `hints` is NULL or an info that libfabric allocated; its pointers are valid or NULL.
     pub(crate) unsafe fn read(hints: *const fi_info) -> Result<Self, Refused> {
         if hints.is_null() {
             return Ok(Self::default());
         }
-        // SAFETY: Not NULL. `fi_info` has had all of these fields since 1.5, and none of them has moved. What they
-        // point to is NULL or has the bytes that are read.
+        // SAFETY: Not NULL. `fi_info` has had all of these fields since 1.5, and none of them has moved. They point to
+        // NULL or to the bytes that are read.
         unsafe {
             let format = match (*hints).addr_format {
                 FI_FORMAT_UNSPEC => None,
@@ -83,7 +83,7 @@ impl Hints {
 /// Why there is no info.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The application wants what is not here.
+    /// The application requires something unsupported.
     Mismatch(Mismatch),
     /// Anything else.
     Code(Errno),
@@ -125,10 +125,10 @@ unsafe fn owned(at: *const c_char) -> Result<Option<String>, Errno> {
     Ok(unsafe { name(at) }?.map(|name| name.to_string_lossy().into_owned()))
 }
 
-/// The address in hints. Without a format, socket addresses and text are told apart by how they begin.
+/// The address in hints. Without a format, socket addresses and text are told apart by their first bytes.
 ///
 /// # Safety
-/// NULL, or an address of so many bytes, in the format.
+/// NULL, or an address of this many bytes, in the format.
 unsafe fn address(format: Option<Wish>, at: *const c_void, bytes: usize) -> Result<Option<Address>, Errno> {
     if at.is_null() || bytes == 0 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Which addresses an info is about: one for each interface, and one for all of them together.
+//! The addresses of infos: one for each interface, and one for all of them together.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -9,17 +9,17 @@ use super::hints::Wish;
 use crate::addresses::{Format, OWN};
 use crate::interfaces::{self, Interface};
 
-/// Name of the fabric and the domain that are all interfaces together.
+/// Name of the fabric and the domain of all interfaces together.
 pub(super) const ALL: &str = "weft";
 
-/// What an application has said about addresses.
+/// The application's hints about addresses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
-    /// How they are written.
+    /// Their format.
     pub(super) format: Option<Wish>,
-    /// Its own. An unspecified IP address is any.
+    /// Its own address. An unspecified IP address is any.
     pub(super) source: Option<Address>,
-    /// The peer's: those that a name stands for.
+    /// The peer's: those that a name resolves to.
     pub(super) destination: Vec<Address>,
     pub(super) domain: Option<String>,
     pub(super) fabric: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct InterfaceOffer {
     pub(super) destination: Vec<u8>,
 }
 
-/// All infos that there are for these wishes, the best first.
+/// All infos for these hints, best first.
 pub(super) fn interface_offers(wanted: &Wanted, machine: Vec<Interface>) -> Vec<InterfaceOffer> {
     let destination = wanted.destination.first().and_then(|address| address.paths.first());
     let near = destination.and_then(local_address);
@@ -50,9 +50,9 @@ pub(super) fn interface_offers(wanted: &Wanted, machine: Vec<Interface>) -> Vec<
     wide.into_iter().chain(each).filter(named).collect()
 }
 
-/// All interfaces together, if the format can say so. Hosts of one job must write their addresses in one way, how many
-/// each may have, so a host that others can reach has this one even for a single address; only in a text it says no
-/// more than the interface's own.
+/// All interfaces together, if the format supports that. Hosts of one job must use one format, however many addresses
+/// each has, so a host that others can reach has this info even for a single address; only as text it adds nothing to
+/// the interface's own.
 fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<InterfaceOffer> {
     let (format, least) = match wanted.format {
         None if machine.iter().all(Interface::is_loopback) => return None,
@@ -89,14 +89,14 @@ fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<InterfaceOffer> {
 }
 
 impl InterfaceOffer {
-    /// Of an info that is about no interface.
+    /// For an info without an interface.
     pub(super) fn nowhere() -> Self {
         let name = || ALL.to_owned();
         Self { domain: name(), fabric: name(), format: FI_FORMAT_UNSPEC, source: Vec::new(), destination: Vec::new() }
     }
 }
 
-/// One address of one interface, if it may be that one.
+/// One address of one interface, if it is permitted.
 fn narrow(wanted: &Wanted, interface: &Interface) -> Option<InterfaceOffer> {
     let mut own = interface.address;
     if let Some(source) = &wanted.source {
@@ -142,7 +142,7 @@ fn narrow(wanted: &Wanted, interface: &Interface) -> Option<InterfaceOffer> {
     })
 }
 
-/// Whether an address is this interface's. All of the loopback's network is.
+/// Whether an address belongs to this interface. The loopback's whole network does.
 fn is_at(ip: IpAddr, interface: &Interface) -> bool {
     let own = interface.address.ip();
     own == ip || (own.is_loopback() && ip.is_loopback() && own.is_ipv4() == ip.is_ipv4())
@@ -158,7 +158,7 @@ fn nearest_first(mut machine: Vec<Interface>, near: Option<IpAddr>) -> Vec<Inter
     machine
 }
 
-/// From which address packets to a peer go. Asks the routing table; sends nothing.
+/// The local address of packets to a peer, by the routing table; sends nothing.
 fn local_address(peer: &SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if peer.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;

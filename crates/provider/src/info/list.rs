@@ -1,4 +1,4 @@
-//! A list of `fi_info` as C has it, made with C's allocator: `fi_freeinfo` frees every part of it on its own.
+//! A list of `fi_info` in C's form, made with C's allocator: `fi_freeinfo` frees every part of it separately.
 
 use core::ffi::{c_char, c_void};
 use core::mem::size_of;
@@ -22,7 +22,7 @@ impl List {
         Self { first: ptr::null_mut(), last: ptr::null_mut() }
     }
 
-    /// One more info, at the end.
+    /// Appends an info.
     ///
     /// # Errors
     /// No memory is left.
@@ -85,7 +85,7 @@ impl Drop for List {
     fn drop(&mut self) {
         let mut info = self.first;
         while !info.is_null() {
-            // SAFETY: Every part came from C's allocator, or is NULL, and nobody else has it.
+            // SAFETY: Every part came from C's allocator, or is NULL, and has no other owner.
             unsafe {
                 let next = (*info).next;
                 free_info(info);
@@ -96,7 +96,7 @@ impl Drop for List {
 }
 
 /// # Safety
-/// An info of a list of this module, which nobody uses afterwards.
+/// An info of a list of this module, which is not used afterwards.
 unsafe fn free_info(info: *mut fi_info) {
     // SAFETY: Every part came from C's allocator, or is NULL.
     unsafe {
@@ -121,7 +121,7 @@ unsafe fn free_info(info: *mut fi_info) {
     }
 }
 
-/// Structures of which a byte-by-byte copy is one, and whose pointers belong to nobody.
+/// Structures that can be copied byte by byte, and own none of their pointers.
 trait Plain {}
 impl Plain for fi_info {}
 impl Plain for fi_tx_attr {}
@@ -155,7 +155,7 @@ unsafe fn duplicate(from: *const u8, length: usize) -> Result<*mut c_void, Errno
     if to.is_null() {
         return Err(Errno::NO_MEMORY);
     }
-    // SAFETY: The one has so many bytes by contract, the other was just allocated with as many.
+    // SAFETY: The one has this many bytes by contract, the other was just allocated with as many.
     unsafe { ptr::copy_nonoverlapping(from, to.cast::<u8>(), length) };
     Ok(to)
 }

@@ -3,20 +3,20 @@
 use core::ffi::c_int;
 use core::fmt;
 
-/// Why there is nothing for an application.
+/// Why there is no info for an application.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// Capabilities that are not here.
+    /// Unsupported capabilities.
     Capabilities { whose: &'static str, lacking: u64 },
-    /// Bits of an attribute that are not here.
+    /// Unsupported bits of an attribute.
     Bits { what: &'static str, lacking: u64 },
-    /// More than possible.
+    /// More than supported.
     Size { what: &'static str, wanted: u64, most: u64 },
-    /// A value that is not here.
+    /// An unsupported value.
     Value { what: &'static str, wanted: u64 },
-    /// No such mode of memory registration is there in the application's version.
+    /// No such mode of memory registration in the application's version.
     Registration { offered: c_int },
-    /// An address format that is not here.
+    /// An unsupported address format.
     Format(u32),
 }
 

@@ -1,4 +1,4 @@
-//! `fi_getinfo`: what there is for an application, and on which interfaces.
+//! `fi_getinfo`: the infos for an application, and for which interfaces.
 
 mod hints;
 mod interface_offers;
@@ -26,7 +26,7 @@ use crate::{interfaces, libfabric, parameters, stderr};
 /// `fi_getinfo`.
 ///
 /// # Safety
-/// As libfabric's: the pointers are NULL or lead to what they say.
+/// As libfabric's: the pointers are NULL or valid.
 pub(crate) unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
@@ -85,7 +85,7 @@ unsafe fn find(
     if list.is_empty() { Err(Errno::NO_DATA.into()) } else { Ok(list) }
 }
 
-/// What the user has set. A wrong value is said once, and then there is nothing: another provider may still be of use.
+/// The user's settings. An invalid value is reported once, and then there is no info: another provider may still work.
 fn settings() -> Result<&'static Parameters, Refused> {
     parameters::get().map_err(|wrong| {
         stderr::complain_once(&wrong.to_string());
@@ -93,8 +93,8 @@ fn settings() -> Result<&'static Parameters, Refused> {
     })
 }
 
-/// Addresses from names, or else from hints (`fi_getinfo(3)`: node and service count more; `FI_SOURCE` says that they
-/// are ours).
+/// Addresses from names, or otherwise from hints (`fi_getinfo(3)`: node and service take precedence; `FI_SOURCE` makes
+/// them ours).
 fn wanted(node: Option<&CStr>, service: Option<&CStr>, flags: u64, hints: &mut Hints) -> Result<Wanted, Refused> {
     let own = flags & FI_SOURCE != 0;
     let named = named(node, service, own, flags & FI_NUMERICHOST != 0, hints.format)?;
@@ -112,7 +112,7 @@ fn wanted(node: Option<&CStr>, service: Option<&CStr>, flags: u64, hints: &mut H
     })
 }
 
-/// What a node and a service stand for. `None` when neither is given.
+/// The addresses of a node and a service. `None` when neither is given.
 fn named(
     node: Option<&CStr>,
     service: Option<&CStr>,

@@ -1,4 +1,4 @@
-//! What this provider offers to whom: hints in, attributes out. No C here but the structures.
+//! The attributes that this provider offers for hints. No C here except the structures.
 
 use core::ffi::c_int;
 use core::ptr;
@@ -11,7 +11,7 @@ use super::hints::Hints;
 use super::mismatch::Mismatch;
 use crate::parameters::Parameters;
 
-/// What an application gets: all of an info but names and addresses.
+/// The offer for an application: all of an info except names and addresses.
 pub(crate) struct Offer {
     pub(crate) caps: u64,
     pub(crate) transmit: fi_tx_attr,
@@ -20,16 +20,16 @@ pub(crate) struct Offer {
     pub(crate) domain: fi_domain_attr,
 }
 
-/// The most that a completion can say about an error, in bytes.
+/// The maximum bytes of a completion's error text.
 pub(crate) const ERROR_DATA: usize = 1024;
 /// Gathered pieces of an operation.
 pub(crate) const PIECES: usize = weft::verbs::MAX_GATHER;
-/// Version of what stands on the wire.
+/// Version of the wire protocol.
 const PROTOCOL_VERSION: u32 = 1;
-/// Requests under way that an endpoint can be opened for, at most.
+/// The maximum number of requests under way of an endpoint.
 const MOST_REQUESTS: usize = 1 << 16;
 const MOST_RECEIVES: usize = 1 << 20;
-/// Both, when nobody says.
+/// The default for both directions.
 const REQUESTS: usize = 4096;
 /// Objects of each kind.
 const OBJECTS: usize = 1 << 16;
@@ -39,14 +39,14 @@ const ONE_SIDED: u64 = FI_RMA | FI_ATOMIC;
 const REMOTE: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 const MESSAGE_DIRECTIONS: u64 = FI_SEND | FI_RECV;
 const ONE_SIDED_DIRECTIONS: u64 = FI_READ | FI_WRITE | REMOTE;
-/// An application gets these only if it asks for them (`fi_getinfo(3)`, Capabilities).
+/// An application gets these only if it requests them (`fi_getinfo(3)`, Capabilities).
 const PRIMARY: u64 = MESSAGES | ONE_SIDED | MESSAGE_DIRECTIONS | ONE_SIDED_DIRECTIONS | FI_DIRECTED_RECV;
-/// More of those, which older versions of the interface have other meanings for.
+/// More of those, which have other meanings in older versions of the interface.
 const PRIMARY_SINCE_2_0: u64 = FI_TAGGED_DIRECTED_RECV;
 const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
-/// An application gets these too if it does not ask.
+/// An application gets these even if it does not request them,
 const SECONDARY: u64 = FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | DOMAIN_CAPS;
-/// But for these, which cost something.
+/// except these, which cost something.
 const ON_REQUEST: u64 = FI_SOURCE | FI_RMA_EVENT;
 const TRANSMIT: u64 = MESSAGES | ONE_SIDED | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
 const RECEIVE: u64 = MESSAGES
@@ -69,9 +69,9 @@ const TRANSMIT_FLAGS: u64 = FI_COMPLETION
     | FI_FENCE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_MORE;
 
-/// One stream for each peer keeps messages, writes and reads in the order in which they were posted, but that a read is
-/// answered while what comes behind it is taken (so not `FI_ORDER_WAR` and `FI_ORDER_SAR`); atomics of one endpoint are
-/// executed in order.
+/// One stream for each peer keeps messages, writes and reads in posting order, except that a read is answered while
+/// later operations are accepted (so not `FI_ORDER_WAR` and `FI_ORDER_SAR`); atomics of one endpoint are executed in
+/// order.
 const ORDER: u64 = FI_ORDER_SAS
     | FI_ORDER_SAW
     | FI_ORDER_WAS
@@ -85,7 +85,7 @@ const ORDER: u64 = FI_ORDER_SAS
     | ATOMIC_ORDER;
 const ATOMIC_ORDER: u64 = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 
-/// What is preferred for peers' access to memory, and needed for none: keys that nobody can guess, and addresses.
+/// The preferred modes of peers' access to memory, none of them required: keys that cannot be guessed, and addresses.
 const REGISTRATION: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 const API_1_5: u32 = fi_version(1, 5);
@@ -93,10 +93,10 @@ const API_1_8: u32 = fi_version(1, 8);
 const API_2_0: u32 = fi_version(2, 0);
 
 impl Offer {
-    /// What fits an application that was built for this version of the interface.
+    /// The offer for an application that was built for this version of the interface.
     ///
     /// # Errors
-    /// Nothing does.
+    /// Nothing fits.
     pub(crate) fn new(version: u32, hints: &Hints, parameters: &Parameters) -> Result<Self, Mismatch> {
         let (caps, registration) = capabilities(version, hints)?;
         let limits = &parameters.endpoint;
@@ -110,7 +110,7 @@ impl Offer {
     }
 }
 
-/// The capabilities, and the mode of memory registration that goes with them.
+/// The capabilities, and the matching mode of memory registration.
 fn capabilities(version: u32, hints: &Hints) -> Result<(u64, c_int), Mismatch> {
     let primary = if version < API_2_0 { PRIMARY } else { PRIMARY | PRIMARY_SINCE_2_0 };
     let lacking = hints.caps & !(primary | SECONDARY);
@@ -131,15 +131,15 @@ fn capabilities(version: u32, hints: &Hints) -> Result<(u64, c_int), Mismatch> {
     if can_register(version, offered) {
         return Ok((caps, registration(version, offered, true)));
     }
-    // Who has not asked for access by peers in so many words can do without.
+    // An application that has not requested access by peers explicitly can do without.
     if hints.caps & (REMOTE | FI_RMA_EVENT) != 0 {
         return Err(Mismatch::Registration { offered: offered.unwrap_or(0) });
     }
     Ok((caps & !(REMOTE | FI_RMA_EVENT), registration(version, offered, false)))
 }
 
-/// What of the primary capabilities an application wants, and all of the secondary ones but those that cost
-/// something, which have to be asked for: to tell who sent, and to count what peers do.
+/// The requested primary capabilities, and all of the secondary ones except those that cost something, which must be
+/// requested: reporting sources, and counting peers' operations.
 const fn choose(primary: u64, wanted: u64) -> u64 {
     if wanted == 0 {
         return primary | SECONDARY;
@@ -158,7 +158,7 @@ const fn expand(mut caps: u64) -> u64 {
     caps
 }
 
-/// Whether there is a mode of memory registration as the application offers it.
+/// Whether the application's version has a mode of memory registration among those offered.
 const fn can_register(version: u32, offered: Option<c_int>) -> bool {
     match offered {
         None | Some(FI_MR_BASIC | FI_MR_SCALABLE | FI_MR_UNSPEC) => true,
@@ -166,13 +166,13 @@ const fn can_register(version: u32, offered: Option<c_int>) -> bool {
     }
 }
 
-/// The mode of memory registration, in the words of the application's version.
+/// The mode of memory registration, as numbered in the application's version.
 const fn registration(version: u32, offered: Option<c_int>, needed: bool) -> c_int {
     match offered {
         Some(modes) if modes & (FI_MR_BASIC | FI_MR_SCALABLE) != 0 => modes,
         _ if version < API_1_5 => FI_MR_BASIC,
         None if needed => REGISTRATION,
-        // All that the application is ready for: the more, the less a stranger can guess.
+        // All that the application supports: the more, the less an attacker can guess.
         Some(modes) if needed => modes & REGISTRATION,
         _ => 0,
     }
@@ -285,7 +285,7 @@ fn domain(
         control_progress: progress,
         data_progress: progress,
         resource_mgmt: FI_RM_ENABLED,
-        // Either will do. Who leaves it open must not count on numbers (fi_av(3)).
+        // Either will do. An application that leaves it open must not rely on indices (fi_av(3)).
         av_type: FI_AV_UNSPEC,
         mr_mode,
         mr_key_size,
@@ -318,8 +318,8 @@ fn domain(
     one_of("domain_attr.resource_mgmt", wanted.resource_mgmt, &[FI_RM_UNSPEC, FI_RM_DISABLED, FI_RM_ENABLED])?;
     at_most("domain_attr.threading", wanted.threading, FI_THREAD_ENDPOINT)?;
     size("domain_attr.cq_data_size", wanted.cq_data_size, attributes.cq_data_size)?;
-    // Any threading and any progress is served by what is there: the safest, and the most automatic. The application
-    // finds the one that it knows.
+    // Any threading and any progress is satisfied: the safest, and the most automatic. The application gets back the
+    // one that it requested.
     attributes.threading = or(wanted.threading, FI_THREAD_SAFE);
     attributes.control_progress = progress_for("domain_attr.control_progress", wanted.control_progress, progress)?;
     attributes.data_progress = progress_for("domain_attr.data_progress", wanted.data_progress, progress)?;
@@ -336,7 +336,7 @@ fn domain(
     Ok(attributes)
 }
 
-/// Progress that an application asks for, if it is no more than there is.
+/// The requested progress, if it is supported.
 fn progress_for(what: &'static str, wanted: fi_progress, has: fi_progress) -> Result<fi_progress, Mismatch> {
     match wanted {
         FI_PROGRESS_UNSPEC => Ok(has),
@@ -346,15 +346,15 @@ fn progress_for(what: &'static str, wanted: fi_progress, has: fi_progress) -> Re
     }
 }
 
-/// Before 1.8 there were no orders of RMA and atomics apart.
+/// Before 1.8 there were no separate orders of RMA and atomics.
 const fn order(version: u32) -> u64 {
     if version < API_1_8 { ORDER & u32::MAX as u64 } else { ORDER }
 }
 
-/// What is wanted of some capabilities, and all that is secondary.
+/// The requested capabilities of some, and all secondary ones.
 fn narrow(whose: &'static str, has: u64, wanted: u64) -> Result<u64, Mismatch> {
-    // The whole is narrowed by what an info as such asks for; asking a context for secondary ones that the info did not
-    // ask for is no mistake.
+    // The whole is narrowed by the info's own request; requesting secondary ones of a context that the info did not
+    // request is no mistake.
     let lacking = wanted & !(has | SECONDARY);
     if lacking != 0 {
         return Err(Mismatch::Capabilities { whose, lacking });
@@ -379,7 +379,7 @@ fn at_most(what: &'static str, wanted: c_int, most: c_int) -> Result<(), Mismatc
     if (0..=most).contains(&wanted) { Ok(()) } else { Err(Mismatch::Value { what, wanted: wanted as u64 }) }
 }
 
-/// What is wanted, or else what is usual.
+/// The requested value, or else the default.
 fn or<T: Default + PartialEq>(wanted: T, usual: T) -> T {
     if wanted == T::default() { usual } else { wanted }
 }
@@ -391,7 +391,7 @@ mod tests {
     const NOW: u32 = NEWEST_VERSION;
     const OLD: u32 = fi_version(1, 0);
 
-    /// What an application gets that says so much of each attribute, and nothing of the rest.
+    /// The offer for an application that sets these attributes and leaves the rest open.
     fn ask(version: u32, caps: u64, domain: impl FnOnce(&mut fi_domain_attr)) -> Result<Offer, Mismatch> {
         let mut hints = empty();
         hints.caps = caps;
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(offer.domain.mr_mode, REGISTRATION);
         assert_eq!((offer.domain.threading, offer.domain.data_progress), (FI_THREAD_SAFE, FI_PROGRESS_AUTO));
         assert_eq!((offer.domain.av_type, offer.endpoint.protocol), (FI_AV_UNSPEC, FI_PROTO_IWARP_RDM));
-        // The first call of Intel MPI asks for version 0.0.
+        // The first call of Intel MPI requests version 0.0.
         let first = Offer::new(0, &Hints::default(), &Parameters::default()).unwrap();
         assert_eq!((first.caps, first.domain.mr_mode), (PRIMARY | SECONDARY, FI_MR_BASIC));
         assert_eq!(first.transmit.msg_order >> 32, 0);
@@ -464,10 +464,10 @@ mod tests {
             assert_eq!(modes(NOW, FI_TAGGED, offered), Ok((false, 0)), "{offered:#x}");
         }
         assert_eq!(modes(NOW, FI_TAGGED, FI_MR_SCALABLE), Ok((false, FI_MR_SCALABLE)));
-        // For access by peers three are preferred, and no more come back.
+        // For access by peers three are preferred, and no more are returned.
         assert_eq!(modes(NOW, rma, full), Ok((true, REGISTRATION)));
         assert_eq!(modes(NOW, rma, FI_MR_BASIC), Ok((true, FI_MR_BASIC)));
-        // Who does not offer them names regions and places itself.
+        // An application that does not offer them chooses keys and offsets itself.
         for offered in [0, FI_MR_SCALABLE, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED] {
             assert_eq!(modes(NOW, target, offered), Ok((true, offered)));
             assert_eq!(modes(NOW, 0, offered), Ok((true, offered)));

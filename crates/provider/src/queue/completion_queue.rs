@@ -1,4 +1,4 @@
-//! `fid_cq`: completion queues as C sees them.
+//! `fid_cq`: completion queues as C's objects.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
@@ -24,10 +24,10 @@ use crate::border::{
 use crate::domain::Domain;
 use crate::errno::Errno;
 
-/// Completions that may wait, at least. Applications name the number that they read at a time, which is no measure of
-/// how many they have under way.
+/// The minimum size of a queue. Applications request the number that they read at a time, which does not limit how many
+/// operations they have under way.
 const LEAST_SIZE: usize = 64 * 1024;
-/// From this version on applications say how much room they have for `err_data`.
+/// From this version on applications pass the room for `err_data`.
 const ERROR_DATA_SIZED: u32 = fi_version(1, 5);
 /// From this version on `fi_cq_err_entry` ends with a source address.
 const ERROR_SOURCE: u32 = fi_version(1, 20);
@@ -39,10 +39,10 @@ pub(crate) struct CompletionQueue {
     users: Users,
     domain: Held<Domain>,
     completions: Arc<Completions>,
-    /// Waits of the application name how many completions they wait for.
+    /// Whether waits of the application have a threshold.
     thresholds: bool,
-    /// The latest failure that was read and had something to explain: its number, and what is known of it, which
-    /// `err_data` may point to.
+    /// The latest failure that was read and had an explanation: its number, and the text, which `err_data` may point
+    /// to.
     explanation: Mutex<(c_int, CString)>,
 }
 
@@ -66,7 +66,7 @@ impl CompletionQueue {
         let thresholds = match attributes.wait_cond {
             FI_CQ_COND_THRESHOLD => true,
             FI_CQ_COND_NONE => false,
-            // Nobody waits, so nobody looks at it.
+            // Without waits the threshold is unused.
             _ if attributes.wait_obj == FI_WAIT_NONE => false,
             _ => return Err(Errno::INVALID),
         };
@@ -80,7 +80,7 @@ impl CompletionQueue {
         })
     }
 
-    /// What endpoints report to.
+    /// The queue that endpoints report to.
     pub(crate) fn completions(&self) -> &Arc<Completions> {
         &self.completions
     }
@@ -100,9 +100,9 @@ impl CompletionQueue {
         self.completions.wait.may_sleep(|| self.is_ready(), || self.domain.context().watch())
     }
 
-    /// The context that the application gave when it opened it.
+    /// The application's context from opening.
     pub(super) fn user_context(&self) -> *mut c_void {
-        // SAFETY: The object is there, and only the application writes this, which must not do so during a call.
+        // SAFETY: The object exists, and only the application writes this, which must not do so during a call.
         unsafe { (&raw const (*self.header.as_ptr()).fid.context).read() }
     }
 
@@ -128,7 +128,7 @@ impl CompletionQueue {
         let to = NonNull::new(to).ok_or(Errno::INVALID)?.as_ptr();
         let (entry, failure) = self.completions.ring.take_failure().ok_or(Errno(FI_EAGAIN))?;
         let version = self.domain.api_version();
-        // SAFETY: C promises the structure of its version; later fields are not touched. `err_data` is one of the
+        // SAFETY: C promises the structure of its version; later fields are not accessed. `err_data` is one of the
         // application's if its size says so.
         unsafe {
             write_failure(to, &entry, &failure);
@@ -136,8 +136,8 @@ impl CompletionQueue {
                 (&raw mut (*to).src_addr).write(FI_ADDR_NOTAVAIL);
             }
             if failure.is_expected() {
-                // There is nothing to explain, and programs know that: they don't set these fields, so that what stands
-                // there is not theirs.
+                // There is no explanation, and programs expect that: they do not initialise these fields, so that they
+                // may have any value.
                 (&raw mut (*to).err_data).write(ptr::null_mut());
                 if version >= ERROR_DATA_SIZED {
                     (&raw mut (*to).err_data_size).write(0);
@@ -159,14 +159,14 @@ impl CompletionQueue {
                     (&raw mut (*to).err_data_size).write(text.len());
                 }
             }
-            // The text stays where it is when its owner moves.
+            // The text stays in place when its owner moves.
             *self.explanation.lock() = (failure.kind as c_int, explanation);
         }
         Ok(1)
     }
 }
 
-/// Writes what every version of the structure has, but for `err_data`.
+/// Writes the fields that every version of the structure has, except `err_data`.
 ///
 /// # Safety
 /// `to` can be written.
@@ -311,10 +311,10 @@ unsafe extern "C" fn strerror(
     length: usize,
 ) -> *const c_char {
     // SAFETY: A queue of ours. The explanation is one that `readerr` gave, and so ends with a NUL, or NULL; the buffer
-    // has so many bytes, or is NULL.
+    // has this many bytes, or is NULL.
     value(c"".as_ptr(), || unsafe {
-        // Many programs pass the number alone, right after they have read the failure: what is known of that one says
-        // more than its kind does.
+        // Many programs pass the number alone, right after they have read the failure: its explanation says more than
+        // its kind.
         let latest = borrow::<CompletionQueue>(cq)?.explanation.lock();
         let known = if explanation.is_null() && latest.0 == number { latest.1.as_ptr().cast() } else { explanation };
         Ok(words(number, known, buffer, length))

@@ -1,4 +1,4 @@
-//! Completions on their way from endpoints to the application.
+//! Completions between endpoints and the application.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,20 +17,20 @@ use super::ring::{Ring, Taken};
 use super::wait::{Wait, duration};
 use crate::errno::Errno;
 
-/// Who knows the peers of an endpoint by the addresses that the application knows.
+/// Maps the peers of an endpoint to the application's addresses.
 pub(crate) trait Sources: Send + Sync {
     /// `FI_ADDR_NOTAVAIL` if the application does not know it, or does not want to.
     fn address(&self, peer: PeerId) -> fi_addr_t;
 }
 
-/// What a completion queue is made of: endpoints put in what has completed, the application takes it out.
+/// The queue of a completion queue: endpoints push completions, the application takes them.
 pub(crate) struct Completions {
     pub(super) ring: Ring,
     pub(super) wait: Wait,
     format: Format,
-    /// Somebody has called `fi_cq_signal`, and nobody was woken by it yet.
+    /// Whether `fi_cq_signal` was called, and has ended no wait yet.
     interrupted: AtomicBool,
-    /// One place for each endpoint that reports here.
+    /// One for each endpoint that reports here.
     sources: RwLock<Vec<Option<Arc<dyn Sources>>>>,
 }
 
@@ -46,34 +46,34 @@ impl Completions {
         }
     }
 
-    /// An endpoint begins to report. Returns its place, which is the one for [`Source::new`].
+    /// Adds an endpoint. Returns its index, for [`Source::new`].
     pub(crate) fn attach(&self, endpoint: Arc<dyn Sources>) -> u32 {
         let mut places = self.sources.write();
         places.push(Some(endpoint));
         places.len() as u32 - 1
     }
 
-    /// It does not report any more.
+    /// Removes an endpoint.
     pub(crate) fn detach(&self, place: u32) {
         if let Some(place) = self.sources.write().get_mut(place as usize) {
             *place = None;
         }
     }
 
-    /// Whether a request may be taken that completes here.
+    /// Whether a request may be accepted that completes here.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.ring.has_room()
     }
 
-    /// Something has succeeded.
+    /// An operation has succeeded.
     #[inline]
     pub(crate) fn push(&self, entry: Entry) {
         self.ring.push(entry);
         self.wait.raise();
     }
 
-    /// Something has failed.
+    /// An operation has failed.
     #[cold]
     pub(crate) fn push_failure(&self, entry: Entry, failure: Failure) {
         self.ring.push_failure(entry, failure);
@@ -110,7 +110,7 @@ impl Completions {
     }
 
     /// Waits until there are `due` completions, or one that failed, or `timeout` milliseconds have passed (negative
-    /// ones: for ever), or somebody interrupts it; then takes up to `count`.
+    /// ones: forever), or it is interrupted; then takes up to `count`.
     ///
     /// # Errors
     /// There are none; the next one has failed.
@@ -136,14 +136,14 @@ impl Completions {
             });
             // SAFETY: The caller promises as much.
             let taken = unsafe { self.read(context, buffer, count, sources) };
-            // What was due may be gone, if another thread has taken it.
+            // Another thread may have taken the due ones.
             if taken != Err(Errno::AGAIN) || !due || was_interrupted {
                 return taken;
             }
         }
     }
 
-    /// Ends a wait of this moment, or else the next one.
+    /// Ends the current wait, or else the next one.
     pub(super) fn interrupt(&self, context: &Context) {
         self.interrupted.store(true, Ordering::SeqCst);
         self.wait.raise();
@@ -155,7 +155,7 @@ impl Completions {
     #[inline]
     unsafe fn take(&self, buffer: *mut c_void, count: usize, sources: *mut fi_addr_t) -> Taken {
         let taken = self.ring.take(count, |number, entry| {
-            // SAFETY: The caller promises room for `count` of both, and the ring shows no more.
+            // SAFETY: The caller promises room for `count` of both, and the ring passes no more.
             unsafe {
                 self.format.write(buffer.cast(), number, entry);
                 if !sources.is_null() {
@@ -167,13 +167,13 @@ impl Completions {
             && !sources.is_null()
             && taken > 0
         {
-            // SAFETY: So many were written just now.
+            // SAFETY: This many were written just now.
             self.translate(unsafe { core::slice::from_raw_parts_mut(sources, taken) });
         }
         taken
     }
 
-    /// Puts addresses in the place of the sources' bits. Not under the ring's lock: an endpoint may ask the NIC.
+    /// Replaces the sources' bits by addresses. Not under the ring's lock: an endpoint may call the NIC.
     fn translate(&self, sources: &mut [fi_addr_t]) {
         let places = self.sources.read();
         for source in sources {

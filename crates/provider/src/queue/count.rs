@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How many operations have succeeded, and how many have failed.
+/// Numbers of succeeded and failed operations.
 #[derive(Default)]
 pub(crate) struct Count {
     successes: AtomicU64,
@@ -16,11 +16,11 @@ pub(crate) struct Counted {
     pub(crate) failures: u64,
 }
 
-/// What [`Count::reached`] found.
+/// The result of [`Count::reached`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reached {
     Threshold,
-    /// Not yet, and something has failed since the wait began.
+    /// Not yet, and an operation has failed since the wait began.
     Failure,
     NotYet,
 }
@@ -53,7 +53,7 @@ impl Count {
         self.failures.store(value, Ordering::Release);
     }
 
-    /// Whether a wait for `threshold` is over that began at `begin`.
+    /// Whether a wait for `threshold` that began at `begin` is over.
     pub(crate) fn reached(&self, threshold: u64, begin: Counted) -> Reached {
         let now = self.get();
         if now.successes >= threshold {

@@ -1,4 +1,4 @@
-//! `fid_cntr`: counters of completed operations as C sees them.
+//! `fid_cntr`: counters of completed operations as C's objects.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
@@ -37,7 +37,7 @@ unsafe impl Object for Counter {
 }
 
 impl Counter {
-    /// What endpoints count with.
+    /// The tally of endpoints that count here.
     pub(crate) fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
@@ -56,19 +56,19 @@ impl Counter {
         self.domain.context().progress_as_caller();
     }
 
-    /// Whether the application may sleep on the descriptor now, if it knows that so many have completed.
+    /// Whether the application may sleep on the descriptor now, if it knows of this count.
     pub(super) fn may_sleep(&self) -> bool {
         let known = self.get();
         self.tally.wait.may_sleep(|| self.get() != known, || self.domain.context().watch())
     }
 
-    /// The context that the application gave when it opened it.
+    /// The application's context from opening.
     pub(super) fn user_context(&self) -> *mut c_void {
-        // SAFETY: The object is there, and only the application writes this, which must not do so during a call.
+        // SAFETY: The object exists, and only the application writes this, which must not do so during a call.
         unsafe { (&raw const (*self.header.as_ptr()).fid.context).read() }
     }
 
-    /// Changes the numbers, and wakes who waits for that.
+    /// Changes the counts, and wakes waiting threads.
     fn change(&self, change: impl FnOnce(&Count)) {
         change(&self.tally.count);
         self.tally.wait.raise();

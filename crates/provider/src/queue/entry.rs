@@ -1,4 +1,4 @@
-//! Completions, as all formats of libfabric have them.
+//! Completions in libfabric's formats.
 
 use weft::endpoint::PeerId;
 use weft_libfabric::abi::{
@@ -6,23 +6,23 @@ use weft_libfabric::abi::{
     fi_cq_tagged_entry,
 };
 
-/// A completion with everything that any format shows. It begins with a [`fi_cq_tagged_entry`], and every shorter
-/// format is the beginning of that.
+/// A completion with the fields of all formats. It begins with a [`fi_cq_tagged_entry`], and every shorter format is a
+/// prefix of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// What the application gave with the operation.
+    /// The application's context of the operation.
     pub(crate) context: usize,
     pub(crate) flags: u64,
     /// Bytes received.
     pub(crate) length: usize,
-    /// Where they are, for receives of many messages; else 0.
+    /// Their address, for receives of many messages; otherwise 0.
     pub(crate) buffer: usize,
     /// The peer's immediate data.
     pub(crate) data: u64,
     pub(crate) tag: u64,
     pub(crate) source: Source,
-    /// It is shown by `fi_cq_readerr`, and there is a [`super::Failure`] for it.
+    /// Whether it is returned by `fi_cq_readerr`, with a [`super::Failure`].
     pub(crate) failed: bool,
 }
 
@@ -32,42 +32,42 @@ const _: () = assert!(
 );
 
 impl Entry {
-    /// One with nothing but a context and flags.
+    /// One with a context and flags only.
     pub(crate) const fn new(context: usize, flags: u64) -> Self {
         Self { context, flags, length: 0, buffer: 0, data: 0, tag: 0, source: Source::NONE, failed: false }
     }
 }
 
-/// Who sent something: a peer of one of the endpoints that report to a completion queue.
+/// The source of a receive: a peer of one of the endpoints that report to a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source(u64);
 
 impl Source {
-    /// Nobody, or nobody knows.
+    /// No source, or an unknown one.
     pub(crate) const NONE: Self = Self(u64::MAX);
 
-    /// `endpoint` is its place in [`super::Completions`].
+    /// `endpoint` is its index in [`super::Completions`].
     pub(crate) const fn new(endpoint: u32, peer: PeerId) -> Self {
         Self((endpoint as u64) << 32 | peer.0 as u64)
     }
 
-    /// As a number, to be kept where its address comes later.
+    /// As a number, stored where its address is written later.
     pub(crate) const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// Of such a number.
+    /// From such a number.
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The endpoint's place, and the peer.
+    /// The endpoint's index, and the peer.
     pub(crate) const fn parts(self) -> Option<(u32, PeerId)> {
         if self.0 == u64::MAX { None } else { Some(((self.0 >> 32) as u32, PeerId(self.0 as u32))) }
     }
 }
 
-/// How much of a completion the application wants to see.
+/// The fields of a completion that the application reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Context,
@@ -77,7 +77,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that the application asks for. What is not specified is the shortest, which fits into any buffer.
+    /// The format that the application requests. An unspecified one is the shortest, which fits into any buffer.
     pub(crate) const fn new(format: fi_cq_format) -> Option<Self> {
         match format {
             FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => Some(Self::Context),

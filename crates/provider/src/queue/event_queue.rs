@@ -1,4 +1,4 @@
-//! `fid_eq`: event queues as C sees them.
+//! `fid_eq`: event queues as C's objects.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
@@ -23,7 +23,7 @@ use crate::border::{
 use crate::errno::Errno;
 use crate::fabric::Fabric;
 
-/// Events that may wait when the application does not say how many.
+/// The default number of waiting events.
 const DEFAULT_SIZE: usize = 1024;
 
 /// An event queue.
@@ -34,14 +34,14 @@ pub(crate) struct EventQueue {
     /// Keeps it open.
     _fabric: Held<Fabric>,
     wait: Wait,
-    /// Applications write too.
+    /// Whether applications may write.
     writable: bool,
     // Threads may sleep here for long, and the standard library's locks survive a fork.
     events: Mutex<Events<Failed>>,
     come: Condvar,
 }
 
-/// What is said of a control operation that has failed.
+/// A failed control operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Failed {
     object: usize,
@@ -128,7 +128,7 @@ impl EventQueue {
         }
     }
 
-    /// A panic while it was locked leaves it good: every change is one call.
+    /// A panic while it was locked leaves it valid: every change is one call.
     fn events(&self) -> (Entered, MutexGuard<'_, Events<Failed>>) {
         (Rank::ControlEvents.enter(), self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -216,7 +216,7 @@ unsafe extern "C" fn sread(
     })
 }
 
-/// Writes an event to where the application wants it.
+/// Writes an event to the application's buffers.
 ///
 /// # Safety
 /// `event` can be written, `buffer` has `length` bytes; or they are NULL.
@@ -246,7 +246,7 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, to: *mut fi_eq_err_entry, flags: u
         let queue = unsafe { borrow::<EventQueue>(eq) }?;
         let to = NonNull::new(to).ok_or(Errno::INVALID)?.as_ptr();
         let failed = queue.events().1.read_failure(flags & FI_PEEK != 0).ok_or(Errno::AGAIN)?;
-        // SAFETY: Not NULL, so C promises the structure. Its last field is not touched, which the first versions lack:
+        // SAFETY: Not NULL, so C promises the structure. Its last field is not accessed, which the first versions lack:
         // there is no data.
         unsafe {
             (&raw mut (*to).fid).write(ptr::with_exposed_provenance_mut(failed.object));

@@ -1,11 +1,11 @@
-//! Events of control operations that wait to be read.
+//! Waiting events of control operations.
 
 use std::collections::VecDeque;
 
-/// The most bytes of one event.
+/// The maximum length of an event in bytes.
 pub(crate) const MOST_BYTES: usize = 4096;
 
-/// Events that wait to be read, in the order in which they came.
+/// Waiting events, in order of arrival.
 pub(crate) struct Events<F> {
     waiting: VecDeque<Event<F>>,
     room: usize,
@@ -16,7 +16,7 @@ enum Event<F> {
     Failed(F),
 }
 
-/// What [`Events::read`] found.
+/// The result of [`Events::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     /// An event of this kind, and its bytes as far as there was room.
@@ -32,7 +32,7 @@ pub(crate) enum Read {
 }
 
 impl<F: Clone> Events<F> {
-    /// Room for so many.
+    /// With room for this many.
     pub(crate) fn new(room: usize) -> Self {
         Self { waiting: VecDeque::new(), room }
     }

@@ -1,4 +1,4 @@
-//! Why an operation has failed, as libfabric says it: a code, a number of this provider, and words.
+//! Failures in libfabric's terms: a code, a number of this provider, and a text.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
@@ -17,7 +17,7 @@ pub(crate) struct Failure {
     pub(crate) kind: Kind,
     /// Bytes that did not fit into a receive's memory.
     pub(crate) overflow: u64,
-    /// What is known of it, for people.
+    /// An explanation for people.
     pub(crate) text: Box<str>,
 }
 
@@ -55,7 +55,7 @@ impl Kind {
         Self::Fault,
     ];
 
-    /// What is known when only the number is.
+    /// The explanation when only the number is known.
     pub(crate) const fn text(self) -> &'static core::ffi::CStr {
         match self {
             Self::Truncated => c"the message was longer than the receive's memory",
@@ -73,14 +73,14 @@ impl Kind {
         }
     }
 
-    /// Of a number that an application gives back.
+    /// From a number that an application passes.
     pub(crate) fn from_number(number: c_int) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as c_int == number)
     }
 }
 
 impl Failure {
-    /// No message that matches a peek.
+    /// No message matches a peek.
     pub(crate) fn no_message() -> Self {
         Self::plain(FI_ENOMSG, Kind::NoMessage)
     }
@@ -90,7 +90,7 @@ impl Failure {
         Self::plain(FI_EOVERRUN, Kind::Overrun)
     }
 
-    /// Whether programs ask for it: they look for a message, or cancel.
+    /// Whether programs expect it: after a peek, or a cancel.
     pub(crate) const fn is_expected(&self) -> bool {
         matches!(self.kind, Kind::NoMessage | Kind::Canceled)
     }
@@ -123,8 +123,7 @@ impl From<&EndpointFailure> for Failure {
     }
 }
 
-/// The words for a failure: its explanation if there is one, else what is known of its number; in `buffer`, if there is
-/// one.
+/// The text of a failure: its explanation if there is one, otherwise that of its number; in `buffer`, if there is one.
 ///
 /// # Safety
 /// `explanation` is NULL or a C string, `buffer` is NULL or has `length` bytes.

@@ -1,5 +1,4 @@
-//! Where applications learn what has happened: completion queues, counters, event queues, and the sets in which they
-//! are polled.
+//! Reporting to applications: completion queues, counters, event queues, and poll sets of them.
 
 mod completion_queue;
 mod completions;
@@ -64,7 +63,7 @@ unsafe fn may_sleep(object: *mut fid) -> Result<bool, Errno> {
     }
 }
 
-/// `fi_control` of whatever has a wait object.
+/// `fi_control` of an object with a wait object.
 ///
 /// # Safety
 /// `argument` is what the command needs, or NULL.

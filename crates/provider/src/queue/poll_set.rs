@@ -1,4 +1,4 @@
-//! `fid_poll`: sets of completion queues and counters that are looked at together.
+//! `fid_poll`: sets of completion queues and counters that are polled together.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
@@ -28,7 +28,7 @@ enum Member {
     Queue(Held<CompletionQueue>),
     Counter {
         counter: Held<Counter>,
-        /// What the application has seen of it.
+        /// The counts that the application has seen.
         seen: Counted,
     },
 }
@@ -68,7 +68,7 @@ impl Member {
         }
     }
 
-    /// The member's context, if it has something.
+    /// The member's context, if it has something new.
     fn news(&mut self) -> Option<*mut c_void> {
         match self {
             Self::Queue(queue) => queue.is_ready().then(|| queue.user_context()),
@@ -96,7 +96,7 @@ impl PollSet {
         self.domain.context().progress_as_caller();
         let mut members = self.members.lock();
         let news = members.iter_mut().filter_map(Member::news);
-        // A member beyond the last place is not asked, so that its news stays news.
+        // A member beyond the last place is not polled, so that its news is kept.
         contexts.iter_mut().zip(news).map(|(place, context)| *place = context).count()
     }
 

@@ -1,4 +1,4 @@
-//! Completions that wait to be read.
+//! Waiting completions.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
@@ -8,16 +8,16 @@ use weft_lock::{Mutex, Rank};
 use super::entry::Entry;
 use super::failure::Failure;
 
-/// Room that is made at once.
+/// The initial capacity.
 const FIRST_ROOM: usize = 4096;
-/// The most completions that are kept, if the application did not ask for more. Requests are refused long before that
-/// ([`Ring::has_room`]); only what peers cause gets there: messages into a receive of many, and writes with immediate
-/// data.
+/// The maximum number of kept completions, if the application did not request more. Requests are refused long before
+/// that ([`Ring::has_room`]); only operations of peers get there: messages into a receive of many, and writes with
+/// immediate data.
 const MOST: usize = 1 << 20;
 
-/// Completions that wait to be read, in the order in which they came. An empty one costs its reader a load.
+/// Waiting completions, in order. Polling an empty one costs a load.
 pub(crate) struct Ring {
-    /// As many may wait before requests are refused.
+    /// The number that may wait before requests are refused.
     size: usize,
     most: usize,
     waiting: AtomicUsize,
@@ -26,16 +26,16 @@ pub(crate) struct Ring {
 
 struct State {
     entries: VecDeque<Entry>,
-    /// One for each entry that failed, in the same order.
+    /// One for each failed entry, in the same order.
     failures: VecDeque<Failure>,
     /// Entries were lost.
     overrun: bool,
 }
 
-/// What [`Ring::take`] found.
+/// The result of [`Ring::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// So many completions, at least one unless none was asked for.
+    /// This many completions, at least one unless none was requested.
     Entries(usize),
     Nothing,
     /// The next one has failed.
@@ -43,7 +43,7 @@ pub(crate) enum Taken {
 }
 
 impl Ring {
-    /// One from whose owner as many completions may wait as `size` says.
+    /// With room for `size` waiting completions before requests are refused.
     pub(crate) fn new(size: usize) -> Self {
         let state =
             State { entries: VecDeque::with_capacity(size.min(FIRST_ROOM)), failures: VecDeque::new(), overrun: false };
@@ -55,25 +55,25 @@ impl Ring {
         }
     }
 
-    /// Completions that wait.
+    /// The number of waiting completions.
     #[inline]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Whether requests may be taken that complete here.
+    /// Whether requests may be accepted that complete here.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.waiting() < self.size
     }
 
-    /// Whether there are so many completions, or one that failed.
+    /// Whether there are this many completions, or one that failed.
     pub(crate) fn is_due(&self, count: usize) -> bool {
         let waiting = self.waiting();
         waiting >= count || (waiting > 0 && self.state.lock().has_failed())
     }
 
-    /// Something has succeeded.
+    /// An operation has succeeded.
     #[inline]
     pub(crate) fn push(&self, entry: Entry) {
         debug_assert!(!entry.failed);
@@ -82,7 +82,7 @@ impl Ring {
         self.publish(&state);
     }
 
-    /// Something has failed.
+    /// An operation has failed.
     #[cold]
     pub(crate) fn push_failure(&self, entry: Entry, failure: Failure) {
         let mut state = self.state.lock();
@@ -92,7 +92,7 @@ impl Ring {
         self.publish(&state);
     }
 
-    /// Takes up to `most` completions up to the first that failed, and shows each to `each` with its number. `each`
+    /// Takes up to `most` completions up to the first that failed, and passes each to `each` with its number. `each`
     /// must not use this ring.
     #[inline]
     pub(crate) fn take(&self, most: usize, mut each: impl FnMut(usize, &Entry)) -> Taken {
@@ -133,7 +133,7 @@ impl Ring {
         taken
     }
 
-    /// An overrun counts as one more that waits, for ever.
+    /// An overrun counts as one more waiting completion, forever.
     fn publish(&self, state: &State) {
         self.waiting.store(state.entries.len() + usize::from(state.overrun), Ordering::Release);
     }
@@ -200,7 +200,7 @@ mod tests {
         assert!(ring.has_room());
         ring.push(Entry::new(2, 0));
         assert!(!ring.has_room());
-        // What was under way is kept all the same.
+        // Operations under way are kept all the same.
         ring.push(Entry::new(3, 0));
         assert_eq!(contexts(&ring, 2).1, [1, 2]);
         assert!(ring.has_room());

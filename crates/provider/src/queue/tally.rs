@@ -1,9 +1,9 @@
-//! What counters are made of.
+//! The shared state of counters.
 
 use super::count::Count;
 use super::wait::Wait;
 
-/// What a counter is made of: endpoints count here.
+/// The shared state of a counter: endpoints count here.
 pub(crate) struct Tally {
     pub(super) count: Count,
     pub(super) wait: Wait,

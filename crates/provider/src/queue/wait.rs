@@ -10,33 +10,32 @@ use weft_driver::EventFd;
 use weft_libfabric::abi::{FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, fi_wait_obj};
 use weft_lock::Alarm;
 
-/// What an application waits with.
+/// An application's way to wait.
 pub(crate) enum Wait {
-    /// It does not.
+    /// None.
     None,
-    /// With calls that block.
+    /// Blocking calls.
     Calls,
-    /// With those, or with a descriptor in a loop of its own.
+    /// Those, or a descriptor in an event loop of its own.
     Descriptor(Descriptor),
 }
 
-/// Why a wait object could not be had.
+/// Why a wait object is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoWait {
-    /// There are none of this kind.
+    /// This kind is not supported.
     Kind(fi_wait_obj),
-    /// A descriptor would never wake: nobody runs the NIC while its callers sleep.
+    /// A descriptor would never wake: no thread runs the NIC while its callers sleep.
     Asleep,
     /// The operating system has no descriptors left.
     System(PortError),
 }
 
 impl Wait {
-    /// What the application asks for, of a NIC that is run by these: no wait sets, and no mutex with a condition
-    /// variable.
+    /// The requested object, for a NIC run by these threads: no wait sets, and no mutex with a condition variable.
     ///
     /// # Errors
-    /// There are none of this kind, or not with this progress, or the operating system has no descriptors left.
+    /// This kind is not supported, or not with this progress, or the operating system has no descriptors left.
     pub(crate) fn with_nic(object: fi_wait_obj, progress: Progress) -> Result<Self, NoWait> {
         match object {
             FI_WAIT_FD if progress == Progress::Caller => Err(NoWait::Asleep),
@@ -44,7 +43,7 @@ impl Wait {
         }
     }
 
-    /// As [`Wait::with_nic`], for what does not wait for the NIC.
+    /// As [`Wait::with_nic`], for an object that does not wait for the NIC.
     ///
     /// # Errors
     /// As there.
@@ -62,7 +61,7 @@ impl Wait {
         !matches!(self, Self::None)
     }
 
-    /// Something has come. Costs nothing unless somebody sleeps on the descriptor.
+    /// Something is there. Costs nothing unless a thread sleeps on the descriptor.
     #[inline]
     pub(crate) fn raise(&self) {
         if let Self::Descriptor(descriptor) = self {
@@ -70,8 +69,8 @@ impl Wait {
         }
     }
 
-    /// For `fi_trywait`: whether the application may sleep on the descriptor now. `ready` says whether something is
-    /// there already.
+    /// For `fi_trywait`: arms the descriptor. Returns whether the application may sleep on it now. `ready` tells
+    /// whether something is there already.
     pub(crate) fn may_sleep(&self, ready: impl Fn() -> bool, watch: impl FnOnce()) -> bool {
         if ready() {
             return false;
@@ -91,7 +90,7 @@ impl Wait {
         }
     }
 
-    /// Which kind it is, for `FI_GETWAITOBJ`.
+    /// Its kind, for `FI_GETWAITOBJ`.
     pub(crate) const fn object(&self) -> fi_wait_obj {
         match self {
             Self::None => FI_WAIT_NONE,
@@ -101,10 +100,10 @@ impl Wait {
     }
 }
 
-/// A descriptor that becomes readable when something comes after it was armed.
+/// A descriptor that becomes readable when something happens after it was armed.
 pub(crate) struct Descriptor {
     event: EventFd,
-    /// Whether what comes next makes it readable.
+    /// Whether the next event makes it readable.
     alarm: Alarm,
 }
 
@@ -126,7 +125,7 @@ impl Descriptor {
     }
 }
 
-/// Milliseconds as C functions take them: negative ones are for ever.
+/// Milliseconds of C functions: negative ones are forever.
 pub(crate) fn duration(milliseconds: c_int) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }

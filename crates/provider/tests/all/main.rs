@@ -1,4 +1,4 @@
-//! The tests in one program: it is linked once. Those that a limit, a fork or a count of the whole process concerns have
+//! The tests in one program: it is linked once. Those that need a limit, a fork or a count of the whole process have
 //! their own.
 
 #[macro_use]

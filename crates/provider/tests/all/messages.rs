@@ -46,7 +46,7 @@ fn pieces_are_one_run_of_bytes() {
     assert_eq!(call!(two.endpoint, msg, recvv, into.as_ptr(), none, 2, FI_ADDR_UNSPEC, at(2)), 0);
     assert_eq!(call!(one.endpoint, msg, sendv, out.as_ptr(), none, 2, one.peer, at(1)), 0);
     assert_eq!(two.next_with(&[&one]).len, 13);
-    // What C has written is read as C has it.
+    // The compiler must not assume that what C has written is unchanged.
     let (head, tail) = (core::hint::black_box(&mut head), core::hint::black_box(&mut tail));
     assert_eq!((&head[..], &tail[..10]), (&b"out"[..], &b" of pieces"[..]));
     let five = pieces([&first; 5]);
@@ -109,7 +109,7 @@ fn a_buffer_takes_many_messages() {
         assert_eq!((entry.op_context as usize, entry.len), (5, text.len()));
         let offset = entry.buf.addr() - start;
         assert_eq!(&core::hint::black_box(&mut buffer)[offset..offset + text.len()], text);
-        // The end may be told with the last message, or after it.
+        // The end may be reported with the last message, or after it.
         if end && entry.flags & FI_MULTI_RECV == 0 {
             assert_eq!(two.next_with(&[&one]).flags, FI_MULTI_RECV);
         } else {
@@ -292,7 +292,7 @@ fn threads_share_endpoints_and_queues() {
                     let (endpoint, tag) = (node.endpoint, thread as u64);
                     retry(&|| call!(endpoint, tagged, recv, start, 8, none, from, tag, 0, none), node);
                 }
-                // Either may read what the other has posted.
+                // Either may read completions of the other's operations.
                 while read.load(Ordering::Acquire) < 2 * EACH {
                     match node.poll() {
                         Ok(_) => _ = read.fetch_add(1, Ordering::AcqRel),

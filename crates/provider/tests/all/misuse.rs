@@ -1,5 +1,4 @@
-//! What the contract forbids, and peers that are not there: the error that the manual pages name, and never undefined
-//! behaviour.
+//! Violations of the contract, and missing peers: the error of the manual pages, and never undefined behaviour.
 
 use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
@@ -15,7 +14,7 @@ fn null_is_refused_everywhere() {
     let (none, nowhere, peer) = (ptr::null_mut::<c_void>(), ptr::null_mut(), one.peer);
     let invalid = code(FI_EINVAL);
     let endpoint = one.endpoint;
-    // Memory that is nowhere, and yet has bytes.
+    // Invalid memory with a length.
     assert_eq!(call!(endpoint, msg, send, none, 8, none, peer, none), invalid);
     assert_eq!(call!(endpoint, msg, recv, none, 8, none, peer, none), invalid);
     assert_eq!(call!(endpoint, msg, sendv, ptr::null(), nowhere, 2, peer, none), invalid);
@@ -202,7 +201,7 @@ fn a_peer_that_is_not_there_is_said_so() {
     assert_eq!((failure.entry.err, failure.entry.op_context), (FI_ECONNREFUSED, at(5)));
     assert_eq!(failure.entry.flags, FI_SEND | FI_MSG);
     assert!(failure.words.contains("127.0.0.1") && failure.words.contains("refused"), "{}", failure.words);
-    // What is injected has no context of its own.
+    // An injected message has no context of its own.
     assert_eq!(call!(one.endpoint, msg, inject, b"lost".as_ptr().cast(), 4, one.peer), 0);
     assert_eq!(one.next_failure().entry.op_context, at(MARK));
     assert_eq!(control!(region, close), 0);
@@ -219,7 +218,7 @@ fn what_is_under_way_is_dropped_with_the_endpoint() {
     drop(one);
 }
 
-/// The thread ends where it may: behind the call, with its completion read.
+/// The thread ends at a permitted point: after the call, with its completion read.
 #[test]
 fn a_thread_that_is_canceled_inside_a_call_ends_behind_it() {
     type Start = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -227,7 +226,7 @@ fn a_thread_that_is_canceled_inside_a_call_ends_behind_it() {
         fn pthread_cancel(thread: libc::pthread_t) -> c_int;
         fn pthread_testcancel();
     }
-    /// What the canceled thread does: it waits for a message, reads it, and is canceled behind that.
+    /// The canceled thread: it waits for a message, reads it, and is canceled after that.
     extern "C-unwind" fn wait(node: *mut c_void) -> *mut c_void {
         // SAFETY: The test keeps the node until this thread has ended.
         let node = unsafe { &*node.cast::<Node>() };
@@ -251,7 +250,7 @@ fn a_thread_that_is_canceled_inside_a_call_ends_behind_it() {
         // Cancellation may unwind it, which the type that libc has for it does not say.
         let start: Start = core::mem::transmute(wait as extern "C-unwind" fn(*mut c_void) -> *mut c_void);
         assert_eq!(libc::pthread_create(&raw mut thread, ptr::null(), start, (&raw const two).cast_mut().cast()), 0);
-        // Perhaps it waits by now, perhaps not: it is canceled in the call or right behind it.
+        // Perhaps it waits by now, perhaps not: it is canceled in the call or right after it.
         std::thread::sleep(core::time::Duration::from_millis(20));
         assert_eq!(pthread_cancel(thread), 0);
         assert_eq!(one.send(b"last", 1), 0);

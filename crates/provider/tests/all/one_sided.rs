@@ -10,13 +10,13 @@ use weft_libfabric::abi::*;
 
 const ALL: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/// What a peer must know of a region.
+/// A peer's view of a region.
 fn place(memory: &[u8], region: *mut fid_mr) -> (u64, u64) {
     // SAFETY: A region that is open.
     (memory.as_ptr().addr() as u64, unsafe { (*region).key })
 }
 
-/// What the peers of a test have written, behind the compiler's back.
+/// The bytes that the peers of a test have written, unknown to the compiler.
 fn seen(memory: &mut [u8]) -> &[u8] {
     core::hint::black_box(memory)
 }
@@ -86,7 +86,7 @@ fn all_ways_to_write() {
         ..unsafe { zeroed() }
     };
     let both = FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE;
-    // Each with the immediate data that the target sees, and whether this side sees its completion.
+    // Each with the immediate data that the target gets, and whether this side gets a completion.
     let writes: [(&dyn Fn() -> isize, u64, bool); 5] = [
         (&|| call!(one.endpoint, rma, writev, out.as_ptr(), none.cast(), 2, peer, address, key, at(1)), 0, true),
         (&|| call!(one.endpoint, rma, writemsg, &raw const message, both), 6, true),
@@ -133,7 +133,7 @@ fn rights_and_bounds_hold() {
     assert_eq!(read(&one, &mut back, (address, key ^ 0x55)), 0);
     denied();
     assert_eq!(read(&one, &mut back, (address, 1 << 40)), code(FI_EKEYREJECTED));
-    // What is right goes on.
+    // Valid operations still work.
     assert_eq!(read(&one, &mut back, (address, key)), 0);
     one.next_with(&[&two]);
     assert_eq!((back, memory), ([1; 8], [1; 8]));
@@ -240,7 +240,7 @@ fn atomics_on_many_elements_in_pieces() {
     assert!((0..100).all(|number| old[number] == number as f64));
     let memory = core::hint::black_box(&mut memory);
     assert!((0..100).all(|number| memory[number] == number as f64 + if number < 40 { 1.0 } else { 2.0 }));
-    // Lengths that do not agree, and operations that there are not.
+    // Lengths that do not match, and unsupported operations.
     let mut short = [fi_ioc { addr: old.as_mut_ptr().cast(), count: 99 }];
     assert_eq!(post(&message, &mut short), code(FI_EINVAL));
     message.op = FI_BOR;
@@ -317,7 +317,7 @@ fn a_write_comes_behind_what_was_sent_before_it() {
         for _ in 0..SENDS {
             assert_eq!(two.receive(&mut received, 2), 0);
         }
-        // Posted without a look at completions: the later ones wait to go out together.
+        // Posted without polling completions: the later ones wait to be sent together.
         for _ in 0..SENDS {
             assert_eq!(one.send(&text, 1), 0);
         }
@@ -393,7 +393,7 @@ fn the_application_may_choose_keys_and_count_offsets() {
     // SAFETY: An info of the node.
     let domain = unsafe { &*(*two.info).domain_attr };
     assert_eq!((domain.mr_mode, domain.mr_key_size), (0, 4));
-    // On an address that an atomic operation may have.
+    // At an address that is valid for an atomic operation.
     let (mut memory, mut other) = (Aligned([0u8; 8]), [0u8; 8]);
     let memory = &mut memory.0;
     let region = two.register_as(memory, ALL, 0).unwrap();
@@ -419,7 +419,7 @@ fn the_application_may_choose_keys_and_count_offsets() {
     element.base(FI_ATOMIC_WRITE, 5);
     assert_eq!(element.fetch(FI_SUM, 1), 5);
 
-    // Who has closed a region may use its key at once.
+    // The key of a closed region can be reused at once.
     assert_eq!(control!(region, close), 0);
     let again = two.register_as(memory, FI_REMOTE_READ, 0).unwrap();
     assert_eq!(read(&one, &mut back, (0, 0)), 0);

@@ -9,7 +9,7 @@ use crate::support::*;
 use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 
-/// Waits for one entry. Returns what `fi_cq_sread` does.
+/// Waits for one entry. Returns the result of `fi_cq_sread`.
 fn wait(node: &Node, timeout: c_int) -> isize {
     // SAFETY: A plain C structure.
     let mut entry: fi_cq_tagged_entry = unsafe { zeroed() };
@@ -116,7 +116,7 @@ fn a_descriptor_wakes_who_sleeps_on_it() {
         let mut received = [0; 4];
         assert_eq!(two.receive(&mut received, 2), 0);
         assert_eq!(one.send(b"wake", 1), 0);
-        // Nobody calls in at the receiver.
+        // The receiver makes no calls.
         let begin = Instant::now();
         while !is_readable(descriptor) {
             one.progress();
@@ -191,7 +191,7 @@ fn failures_are_explained_where_the_application_wants() {
     assert_eq!(core::hint::black_box(&mut room), b"the message\0");
     assert_eq!(words[..12].iter().map(|c| *c as u8).collect::<Vec<_>>(), b"the message\0");
     assert_eq!(call!(two.queue, ops, readerr, &raw mut entry, 0), EAGAIN);
-    // By its number alone it is explained too, and nothing is cut off.
+    // By its number alone it is explained too, and nothing is truncated.
     let words = call!(two.queue, ops, strerror, entry.prov_errno, ptr::null(), ptr::null_mut(), 0);
     // SAFETY: A C string that is there until the next read.
     let words = unsafe { core::ffi::CStr::from_ptr(words) }.to_str().unwrap();
@@ -220,7 +220,7 @@ fn what_a_program_expects_to_fail_writes_no_explanation() {
         while two.poll().err() != Some(EAVAIL) {
             assert!(begin.elapsed() < LONG);
         }
-        // A structure that nobody has set: what seems to be a buffer is anything.
+        // An uninitialised structure: the buffer may be anything.
         // SAFETY: A plain C structure.
         let mut entry: fi_cq_err_entry = unsafe { zeroed() };
         (entry.err_data, entry.err_data_size) = (at(0xdead_beef), 0xa5a5_a5a5);

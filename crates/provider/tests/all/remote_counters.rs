@@ -1,4 +1,4 @@
-//! Counters of what peers do (`FI_RMA_EVENT`), as C programs have them.
+//! Counters of peers' operations (`FI_RMA_EVENT`), as C programs use them.
 
 use core::ffi::c_int;
 use core::mem::zeroed;
@@ -9,10 +9,10 @@ use weft_libfabric::abi::errno::*;
 use weft_libfabric::abi::*;
 
 const ALL: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
-/// Milliseconds that any count may take.
+/// Time limit of any count in milliseconds.
 const LONG_MS: c_int = 120_000;
 
-/// On addresses that atomic operations may have.
+/// At addresses that are valid for atomic operations.
 #[repr(align(8))]
 struct Aligned([u8; 64]);
 
@@ -30,7 +30,7 @@ fn counter(node: &Node) -> *mut fid_cntr {
     counter
 }
 
-/// Waits until the counter has come so far, and says how far it is then.
+/// Waits until the counter has reached this count, and returns its count.
 fn wait(counter: *mut fid_cntr, count: u64) -> u64 {
     assert_eq!(call!(counter, ops, wait, count, LONG_MS), 0);
     call!(counter, ops, read)
@@ -46,7 +46,7 @@ fn close(objects: &[*mut fid]) {
     }
 }
 
-/// One that has no counters, and one whose endpoint counts reads and writes of peers apart.
+/// One without counters, and one whose endpoint counts peers' reads and writes separately.
 fn watched() -> (Node, Node, [*mut fid_cntr; 2]) {
     let (mut one, mut two) = (Node::new(Wishes { ..wishes() }), Node::disabled(wishes()));
     let counters = [counter(&two), counter(&two)];
@@ -59,7 +59,7 @@ fn watched() -> (Node, Node, [*mut fid_cntr; 2]) {
     (one, two, counters)
 }
 
-/// Closes the endpoint, and then what it counts with.
+/// Closes the endpoint, and then its counters.
 fn end(mut node: Node, counters: [*mut fid_cntr; 2]) {
     assert_eq!(control!(counters[0], close), -FI_EBUSY);
     assert_eq!(control!(node.endpoint, close), 0);
@@ -134,7 +134,7 @@ fn each_operation_of_a_peer_counts_once() {
     assert_eq!(call!(one.endpoint, rma, writedata, start, 4, none, 5, one.peer, address, key, at(1)), 0);
     one.next();
     assert_eq!((wait(writes, 2), two.next().data), (2, 5));
-    // One that RFC 7306 has, and one that goes as a call.
+    // One that RFC 7306 has, and one that is sent as a call.
     atomic(&one, FI_UINT64, address, key);
     assert_eq!(wait(writes, 3), 3);
     atomic(&one, FI_UINT16, address, key);
@@ -145,7 +145,7 @@ fn each_operation_of_a_peer_counts_once() {
     one.next();
     assert_eq!((wait(reads, 1), wait(writes, 4)), (1, 4));
 
-    // What is refused counts nothing, nor does anything that is no peer's access to registered memory.
+    // Refused operations count nothing, nor does anything that is no peer's access to registered memory.
     assert_eq!(call!(one.endpoint, rma, read, into, 16, none, one.peer, address + 60, key, at(2)), 0);
     one.next_failure();
     assert_eq!((call!(reads, ops, read), call!(writes, ops, read)), (1, 4));
@@ -169,7 +169,7 @@ fn a_write_of_many_segments_counts_when_it_is_there_and_messages_do_not() {
         assert!(*core::hint::black_box(&mut memory) == sent, "it is there when it is counted");
         one.next();
     }
-    // A long message is read or written by the protocol, out of memory and into memory of its own.
+    // The protocol reads or writes a long message out of and into memory of its own.
     let mut received = vec![0u8; 1_000_000];
     assert_eq!(two.receive(&mut received, 2), 0);
     assert_eq!(one.send(&sent, 1), 0);

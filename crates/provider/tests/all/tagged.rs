@@ -1,4 +1,4 @@
-//! Messages with tags, as C programs send, receive and look for them.
+//! Messages with tags, as C programs send, receive and peek at them.
 
 use core::ffi::c_void;
 use core::mem::zeroed;
@@ -39,7 +39,7 @@ fn tags_choose_the_receive() {
 #[test]
 fn messages_with_one_tag_stay_in_order() {
     let (one, two) = pair(Wishes::default());
-    // Short, eager and long ones, which take different ways.
+    // Short, eager and long ones, which use different protocols.
     let lengths: Vec<usize> = (0..60).map(|number| [8, 30_000, 200_000][number % 3] + number).collect();
     let long = vec![1; 300_000];
     for length in &lengths {
@@ -82,7 +82,7 @@ fn all_ways_to_send() {
     assert_eq!(two.next_with(&[&one]).tag, 4);
 }
 
-/// Looks until there is something: the message may be on its way.
+/// Peeks until there is something: the message may be in flight.
 fn peek(node: &Node, message: &fi_msg_tagged, flags: u64) -> fi_cq_tagged_entry {
     loop {
         assert_eq!(ask(node, message, FI_PEEK | flags), 0);
@@ -104,7 +104,7 @@ fn who_looks_finds_what_has_come() {
     for text in [&b"one"[..], b"three"] {
         assert_eq!(one.send_tagged(text, 7, 1), 0);
     }
-    // Looking takes nothing.
+    // A peek takes nothing.
     for _ in 0..2 {
         let entry = peek(&two, &message, 0);
         assert_eq!((entry.op_context, entry.flags, entry.len, entry.tag), (at(30), RECEIVED, 3, 7));

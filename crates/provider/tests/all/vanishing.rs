@@ -1,5 +1,5 @@
-//! Memory that a program unmaps while work uses it, or that nobody may write: an error of that work, never the
-//! process's end.
+//! Memory that a program unmaps while operations use it, or that must not be written: an error of that operation, never
+//! the process's end.
 
 use core::ptr;
 use std::process::Command;
@@ -32,20 +32,20 @@ impl Pages {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: They are mapped, and nobody else has a reference to them.
+        // SAFETY: They are mapped, and there is no other reference to them.
         unsafe { core::slice::from_raw_parts_mut(self.start, self.length) }
     }
 
-    /// No other mapping may come to these addresses meanwhile, so they stay reserved.
+    /// No other mapping may get these addresses meanwhile, so they stay reserved.
     fn take_away(&self) {
-        // SAFETY: Nobody has a reference to them.
+        // SAFETY: There is no reference to them.
         assert_eq!(unsafe { libc::mprotect(self.start.cast(), self.length, libc::PROT_NONE) }, 0);
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: Nobody uses them any more.
+        // SAFETY: They are not used any more.
         unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }
@@ -61,7 +61,7 @@ fn peers_get_no_right_to_write_what_nobody_may_write() {
     assert_eq!(one.register_as(memory.bytes(), FI_REMOTE_READ, 0), Err(-EFAULT));
 }
 
-/// Lengths that go as one packet, as several, and by the protocol for long messages.
+/// Lengths that are sent as one packet, as several, and by the protocol for long messages.
 const LENGTHS: [usize; 4] = [PAGE, 5 * PAGE, 16 * PAGE, 256 * PAGE];
 
 #[test]
@@ -110,7 +110,7 @@ fn a_peer_writes_and_reads(length: usize) {
 }
 
 fn a_message_comes(length: usize) {
-    // What is used goes after those that use it.
+    // Memory is dropped after its users.
     let (sent, mut memory) = (vec![7; length], Pages::writable(length));
     let (one, two) = pair(Wishes::default());
     assert_eq!(two.receive(memory.bytes(), 2), 0);
@@ -122,7 +122,7 @@ fn a_message_comes(length: usize) {
 fn a_message_goes(length: usize) {
     let (mut received, mut memory) = (vec![0; length], Pages::writable(length));
     let (one, two) = pair(Wishes::default());
-    // The connection is there, and the peer has no receive: the message waits where the protocol makes it wait.
+    // The connection is open, and the peer has no receive: the protocol decides where the message waits.
     let gone = memory.bytes().as_ptr();
     memory.take_away();
     let none = ptr::null_mut();

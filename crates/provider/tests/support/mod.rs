@@ -1,4 +1,4 @@
-//! What C programs do to get endpoints that reach each other, through the tables of functions alone.
+//! Opens endpoints that reach each other as C programs do, through the tables of functions alone.
 #![allow(dead_code, reason = "each test file uses another part of it")]
 #![allow(unreachable_pub, reason = "it is part of each test file, none of which anybody uses")]
 
@@ -12,7 +12,7 @@ use libc::iovec;
 use weft_libfabric::abi::errno::{FI_EAGAIN, FI_EAVAIL};
 use weft_libfabric::abi::*;
 
-/// How long anything may take.
+/// Time limit of anything.
 pub const LONG: Duration = Duration::from_secs(120);
 
 pub const EAGAIN: isize = -(FI_EAGAIN as isize);
@@ -22,7 +22,7 @@ pub const EAVAIL: isize = -(FI_EAVAIL as isize);
 macro_rules! call {
     ($object:expr, $table:ident, $function:ident $(, $argument:expr)* $(,)?) => {{
         let object = $object;
-        // SAFETY: The test passes what the function asks for, and keeps it as long.
+        // SAFETY: The test passes valid arguments, and keeps them as long.
         unsafe { ((*(*object).$table).$function.unwrap())(object $(, $argument)*) }
     }};
 }
@@ -45,7 +45,7 @@ macro_rules! control {
     }};
 }
 
-/// How a node is made.
+/// The parameters of a node.
 #[derive(Clone, Copy)]
 pub struct Wishes {
     pub caps: u64,
@@ -78,7 +78,7 @@ impl Default for Wishes {
     }
 }
 
-/// An endpoint with all that it needs: its completions, sent and received, are on one queue.
+/// An endpoint with everything that it needs: its completions, sent and received, are on one queue.
 pub struct Node {
     pub info: *mut fi_info,
     pub fabric: *mut fid_fabric,
@@ -93,14 +93,14 @@ pub struct Node {
 }
 
 impl Node {
-    /// One that is enabled.
+    /// An enabled one.
     pub fn new(wishes: Wishes) -> Self {
         let node = Self::disabled(wishes);
         assert_eq!(control!(node.endpoint, control, FI_ENABLE, ptr::null_mut()), 0);
         node
     }
 
-    /// One that is bound to all that it needs.
+    /// One that is bound to everything that it needs.
     pub fn disabled(wishes: Wishes) -> Self {
         let mut node = Self::unbound(wishes);
         // SAFETY: Plain C structures, for which zeros are values.
@@ -152,12 +152,12 @@ impl Node {
         node
     }
 
-    /// Makes another one's address known. Returns it.
+    /// Inserts another one's address. Returns its index.
     pub fn know(&mut self, other: &Self) -> fi_addr_t {
         self.know_endpoint(other.endpoint)
     }
 
-    /// Makes the address of an endpoint known. Returns it.
+    /// Inserts the address of an endpoint. Returns its index.
     pub fn know_endpoint(&mut self, endpoint: *mut fid_ep) -> fi_addr_t {
         let mut name = [0u8; 256];
         let mut length = name.len();
@@ -179,7 +179,7 @@ impl Node {
         }
     }
 
-    /// The next completion, which must be good.
+    /// The next completion, which must have succeeded.
     pub fn next(&self) -> fi_cq_tagged_entry {
         self.next_with(&[])
     }
@@ -212,12 +212,12 @@ impl Node {
         }
     }
 
-    /// Lends the thread to the NIC, and leaves completions where they are.
+    /// Runs the NIC in this thread, without taking completions.
     pub fn progress(&self) {
         call!(self.queue, ops, read, ptr::null_mut(), 0);
     }
 
-    /// Reads the failure that is next.
+    /// Reads the next failure.
     pub fn failure(&self) -> Failure {
         // SAFETY: A plain C structure.
         let mut entry: fi_cq_err_entry = unsafe { zeroed() };
@@ -258,7 +258,7 @@ impl Node {
         self.register_as(bytes, access, 0).unwrap()
     }
 
-    /// Registers memory for peers with a key that the test chooses, or says with which code that failed.
+    /// Registers memory for peers with a key that the test chooses, or returns the error.
     pub fn register_as(&self, bytes: &mut [u8], access: u64, key: u64) -> Result<*mut fid_mr, c_int> {
         let mut region = ptr::null_mut();
         // SAFETY: The test keeps the memory until it closes the region.
@@ -287,7 +287,7 @@ pub struct Shared<'a>(pub &'a Node);
 // change.
 unsafe impl Send for Shared<'_> {}
 
-/// What the application gives with every endpoint here.
+/// The application's context of every endpoint here.
 pub const MARK: usize = 0xe0e0;
 
 impl Drop for Node {
@@ -315,7 +315,7 @@ pub struct Failure {
     pub words: String,
 }
 
-/// Two that know each other.
+/// Two that know each other's addresses.
 pub fn pair(wishes: Wishes) -> (Node, Node) {
     let (mut one, mut two) = (Node::new(wishes), Node::new(wishes));
     one.know(&two);
@@ -323,13 +323,13 @@ pub fn pair(wishes: Wishes) -> (Node, Node) {
     (one, two)
 }
 
-/// Says what the kinds of two completions have in common, to be compared whatever their order.
+/// Sorts completions, to be compared whatever their order.
 pub fn by_context(mut entries: Vec<fi_cq_tagged_entry>) -> Vec<fi_cq_tagged_entry> {
     entries.sort_by_key(|entry| entry.op_context as usize);
     entries
 }
 
-/// What `fi_getinfo` has on the loopback for these wishes.
+/// The result of `fi_getinfo` on the loopback for these parameters.
 pub fn info(wishes: Wishes) -> *mut fi_info {
     // SAFETY: Plain C structures, for which zeros are values.
     let (mut hints, transmit, domain): (fi_info, fi_tx_attr, fi_domain_attr) = unsafe { zeroed() };
@@ -342,7 +342,7 @@ pub fn info(wishes: Wishes) -> *mut fi_info {
     hints.domain_attr = &raw mut domain;
     let node = CString::new("127.0.0.1").unwrap();
     let mut info = ptr::null_mut();
-    // SAFETY: The entry point gives a provider that is there for ever; hints and room for the result are.
+    // SAFETY: The entry point returns a provider that exists forever; hints and room for the result are valid.
     let status = unsafe {
         (*weft_fi::fi_prov_ini()).getinfo.unwrap()(
             wishes.version,
@@ -362,12 +362,12 @@ pub fn pieces<const COUNT: usize>(pieces: [&[u8]; COUNT]) -> [iovec; COUNT] {
     pieces.map(|piece| iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() })
 }
 
-/// A context, which nobody looks into.
+/// A context, which is never dereferenced.
 pub fn at(context: usize) -> *mut c_void {
     ptr::without_provenance_mut(context)
 }
 
-/// What `fi_*` functions return for an error.
+/// The result of `fi_*` functions for an error.
 pub fn code(errno: c_int) -> isize {
     -(errno as isize)
 }
