@@ -167,7 +167,7 @@ pub(crate) fn explain_unknown_rails(wanted: &Rails, there: &[String]) -> Option<
         return None;
     }
     let (unknown, there) = (unknown.join(", "), there.join(", "));
-    Some(format!("FI_WEFT_RAILS: this host has no interface {unknown}, so no rail goes over it; it has {there}"))
+    Some(format!("FI_WEFT_RAILS: this host has no interface {unknown}, so no rail uses it; it has {there}"))
 }
 
 /// The addresses of an endpoint that listens on all of them, best first: those that other machines can reach, or the
@@ -194,7 +194,7 @@ pub(crate) fn explain_none() -> String {
     let all: Vec<_> = list().iter().map(|interface| format!("{} {}", interface.name, interface.address.ip())).collect();
     match all.is_empty() {
         true => "no network interface is up".to_owned(),
-        false => format!("FI_WEFT_INTERFACE leaves no network interface; there are: {}", all.join(", ")),
+        false => format!("FI_WEFT_INTERFACE excludes all network interfaces, which are: {}", all.join(", ")),
     }
 }
 

@@ -72,9 +72,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "TRANSPORT",
         possible: "auto, iwarp, edge, shm or shm+iwarp",
-        help: "What carries connections: iwarp: over TCP; edge: over UDP; shm: through memory that processes of one \
-               host share; shm+iwarp (default): shm where it can be, else iwarp; auto: shm where it can be, else edge, \
-               and iwarp beside it where there is no answer within 250 ms. All processes of a job must have the same",
+        help: "The transport of connections: iwarp: over TCP; edge: over UDP; shm: through memory that processes of \
+               one host share; shm+iwarp (default): shm where possible, else iwarp; auto: shm where possible, else \
+               edge, and iwarp too if there is no answer within 250 ms. All processes of a job must have the same",
         set: |parameters, text| {
             parameters.endpoint.transport = Transport::of_name(text)?;
             Some(())
@@ -83,8 +83,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "PROGRESS",
         possible: "hybrid, thread or caller",
-        help: "Who runs the NIC: hybrid (default): the calling thread while it is in a call, and a thread of the NIC \
-               when it has been away; thread: always that thread; caller: nobody but the calling thread",
+        help: "Which threads run the NIC: hybrid (default): the calling thread while it is in a call, and a thread of \
+               the NIC after a time without calls; thread: always that thread; caller: only calling threads",
         set: |parameters, text| {
             parameters.nic.progress = progress(text)?;
             Some(())
@@ -94,9 +94,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
         name: "INTERFACE",
         possible: "a list of interface names, addresses or networks (192.0.2.0/24), separated by commas; ! before one \
                    excludes it",
-        help: "Which network interfaces are used, the best first: names, beginnings of names with *, addresses or \
-               networks (192.0.2.0/24), separated by commas; ! before one excludes it. Default: all that are up, those \
-               of containers and the loopback last",
+        help: "Which network interfaces are used, best first: names, beginnings of names with *, addresses or \
+               networks (192.0.2.0/24), separated by commas; ! before one excludes it. Default: all that are up, \
+               those of containers and the loopback last",
         set: |parameters, text| {
             parameters.interfaces = text.parse().ok()?;
             Some(())
@@ -106,10 +106,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
         name: "RAILS",
         possible: "all, one, or a list of interface names separated by commas; *N behind all or a name asks for N \
                    flows; 16 rails at most",
-        help: "With Edge, the interfaces over which a connection goes at the same time: all (default): those that are \
-               up and reach the peer, as far as FI_WEFT_INTERFACE allows; one: no other than that of the connection; \
-               or their names, separated by commas. eth0*4 or all*4: four flows over it, or each, with ports of their \
-               own",
+        help: "With Edge, the interfaces that a connection uses at the same time: all (default): those that are up \
+               and reach the peer, as far as FI_WEFT_INTERFACE allows; one: only that of the connection; or their \
+               names, separated by commas. eth0*4 or all*4: four flows over it, or each, with ports of their own",
         set: |parameters, text| {
             parameters.nic.rails = text.parse().ok()?;
             Some(())
@@ -118,8 +117,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "FLOWS",
         possible: "coupled or capped",
-        help: "What several flows over one interface (FI_WEFT_RAILS) take together: coupled (default): as much as one \
-               flow would, for they meet on the way; capped: as much as each gets, for the network caps each of them",
+        help: "How several flows over one interface (FI_WEFT_RAILS) share it: coupled (default): together they take \
+               as much as one flow, for they share a bottleneck; capped: each takes its own share, for the network \
+               caps each flow",
         set: |parameters, text| {
             parameters.nic.flow_share = text.parse().ok()?;
             Some(())
@@ -149,10 +149,11 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     },
     Variable {
         name: "KEY",
-        possible: "a text of 16 to 1024 bytes that nobody guesses, the same for all processes of the job (32 random \
+        possible: "a text of 16 to 1024 bytes that cannot be guessed, the same for all processes of the job (32 random \
                    bytes in hexadecimal digits, say)",
-        help: "A secret of 16 to 1024 bytes that all processes of the job have: others are not let in. Launchers pass \
-               it on with the environment. Default: none, whoever reaches the port is let in",
+        help: "A secret of 16 to 1024 bytes that all processes of the job have: callers without it are refused. \
+               Launchers pass it on with the environment. Default: none, and every caller that reaches the port is \
+               accepted",
         set: |parameters, text| {
             let key = JobKey::new(text.as_bytes()).ok()?;
             parameters.nic.key = Some(key.clone());
@@ -163,8 +164,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "LEND",
         possible: "a number of bytes, or off",
-        help: "Through shared memory, payloads from so many bytes on are copied by the peer out of this process's \
-               memory; off: all go through the ring, also those from memory of devices (default 32K)",
+        help: "Through shared memory, payloads of at least this many bytes are copied by the peer out of this \
+               process's memory; off: all use the ring, as those from memory of devices always do (default 32K)",
         set: |parameters, text| {
             let is_off = text.eq_ignore_ascii_case("off");
             parameters.nic.lend_threshold = if is_off { u32::MAX } else { u32::try_from(bytes(text)?).ok()? };
@@ -174,7 +175,7 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "SHORT",
         possible: "a number of bytes from 0 to 64K",
-        help: "Messages up to so many bytes are sent at once, with one copy at the receiver (default 16K)",
+        help: "Messages up to this many bytes are sent at once, with one copy at the receiver (default 16K)",
         set: |parameters, text| {
             set_short(parameters, between(bytes(text)?, 0..=MOST_SHORT)?);
             Some(())
@@ -183,8 +184,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "STREAM",
         possible: "a number of bytes, at most half of FI_WEFT_UNEXPECTED",
-        help: "Longer messages up to so many bytes are sent at once too, in several packets; what is longer is asked \
-               for first (default 128K)",
+        help: "Longer messages up to this many bytes are sent at once too, in several packets; longer ones are \
+               requested first (default 128K)",
         set: |parameters, text| {
             parameters.endpoint.messages.stream_bytes = bytes(text)?;
             Some(())
@@ -193,9 +194,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "ALONE",
         possible: "a number of bytes",
-        help: "Of messages that are sent at once, those longer than so many bytes are read by the receiver instead \
-               while more than two requests to its process are under way: that takes longer, and carries more (default \
-               64K)",
+        help: "Of messages that are sent at once, those longer than this many bytes are read by the receiver instead \
+               while more than two requests to its process are under way: slower for one, but with more throughput \
+               (default 64K)",
         set: |parameters, text| {
             parameters.endpoint.messages.alone_bytes = bytes(text)?;
             Some(())
@@ -204,8 +205,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "EAGER",
         possible: "a number of bytes",
-        help: "Still longer messages up to so many bytes are sent as soon as the receiver has told where to; longer \
-               ones are read by the receiver when it has posted its receive (default 128K, which is none)",
+        help: "Still longer messages up to this many bytes are sent as soon as the receiver has told where to write \
+               them; longer ones are read by the receiver when it has posted its receive (default 128K, which is \
+               none)",
         set: |parameters, text| {
             parameters.endpoint.messages.eager_bytes = bytes(text)?;
             Some(())
@@ -214,7 +216,7 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "FRAGMENT",
         possible: "a number of bytes, at least 4K",
-        help: "Longer messages are read in pieces of so many bytes (default 1M)",
+        help: "Longer messages are read in pieces of this many bytes (default 1M)",
         set: |parameters, text| {
             parameters.endpoint.messages.fragment_bytes = between(bytes(text)?, 4096..=1 << 31)?;
             Some(())
@@ -223,7 +225,7 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "CREDITS",
         possible: "a number from 2 to 1024",
-        help: "Packets of short messages that a peer may have under way to this process; each takes memory for one of \
+        help: "Packets of short messages that a peer may have in flight to this process; each takes memory for one of \
                FI_WEFT_SHORT bytes (default 16)",
         set: |parameters, text| {
             parameters.endpoint.messages.data_credits = between(text.parse().ok()?, 2..=1024)?;
@@ -233,8 +235,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "UNEXPECTED",
         possible: "a number of bytes, at least 64K",
-        help: "Bytes of messages that nobody waits for yet, kept for all peers together; from half of it on senders \
-               ask first, and keep longer ones than 256 bytes (default 64M)",
+        help: "Bytes of unexpected messages, kept for all peers together; from half of it on senders ask first, and \
+               keep messages longer than 256 bytes (default 64M)",
         set: |parameters, text| {
             parameters.endpoint.messages.unexpected_bytes = between(bytes(text)?, 1 << 16..=1 << 50)?;
             Some(())
@@ -243,9 +245,9 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "UNEXPECTED_MESSAGES",
         possible: "a number from 1000 to 100000000",
-        help: "Messages that nobody waits for yet, of all peers together, also those that stay with their senders: \
-               each takes up to 1.5 KiB here; who sends more is slowed down, and may wait until some of them are \
-               received (default 250000)",
+        help: "Unexpected messages of all peers together, including those left with their senders: each takes up to \
+               1.5 KiB here; further senders are slowed down, and may wait until some of them are received (default \
+               250000)",
         set: |parameters, text| {
             parameters.endpoint.messages.unexpected_messages = between(text.parse().ok()?, 1000..=100_000_000)?;
             Some(())
@@ -263,7 +265,7 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "REPLY_TIMEOUT",
         possible: "a time in seconds, greater than 0, or 0 for none",
-        help: "Seconds until a peer whose host has taken the connection, but whose program does not answer, is an \
+        help: "Seconds until a peer whose host has accepted the connection, but whose program does not answer, is an \
                error; 0: never (default 600)",
         set: |parameters, text| {
             parameters.endpoint.reply_timeout = seconds_or_never(text)?;
@@ -282,8 +284,7 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "IDLE_TIMEOUT",
         possible: "a time in seconds, greater than 0, or 0 for none",
-        help: "Seconds until a connection on which nothing happens is closed; it opens again when it is needed; 0: \
-               never (default 0)",
+        help: "Seconds until an idle connection is closed; it opens again when it is needed; 0: never (default 0)",
         set: |parameters, text| {
             parameters.endpoint.messages.idle_timeout = seconds_or_never(text)?;
             Some(())
@@ -292,7 +293,7 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "SPIN",
         possible: "a time in microseconds, at most 1000000",
-        help: "Microseconds that a waiting thread looks for news before it sleeps (default 50)",
+        help: "Microseconds that a waiting thread polls before it sleeps (default 50)",
         set: |parameters, text| {
             parameters.nic.spin = Duration::from_micros(between(text.parse().ok()?, 0..=1_000_000)?);
             Some(())
@@ -301,8 +302,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "LINGER",
         possible: "a time in seconds",
-        help: "Closing an endpoint waits until what was sent is delivered, and gives up when nothing has moved for so \
-               many seconds; what is lost then is told on stderr (default 2)",
+        help: "Closing an endpoint waits until sent messages are delivered, and gives up after this many seconds \
+               without progress; messages lost then are reported on stderr (default 2)",
         set: |parameters, text| {
             parameters.endpoint.linger = Some(seconds_or_never(text)?.unwrap_or(Duration::ZERO));
             Some(())

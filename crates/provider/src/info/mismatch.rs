@@ -23,16 +23,16 @@ pub(crate) enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Capabilities { whose, lacking } => write!(f, "{whose}: capabilities {lacking:#x} are not here"),
-            Self::Bits { what, lacking } => write!(f, "{what}: bits {lacking:#x} are not possible"),
-            Self::Size { what, wanted, most } => write!(f, "{what}: {wanted} wanted, {most} is the most"),
-            Self::Value { what, wanted } => write!(f, "{what}: {wanted} is not possible"),
+            Self::Capabilities { whose, lacking } => write!(f, "{whose}: capabilities {lacking:#x} are not supported"),
+            Self::Bits { what, lacking } => write!(f, "{what}: bits {lacking:#x} are not supported"),
+            Self::Size { what, wanted, most } => write!(f, "{what}: {wanted} requested, at most {most} supported"),
+            Self::Value { what, wanted } => write!(f, "{what}: {wanted} is not supported"),
             Self::Registration { offered } => write!(
                 f,
                 "domain_attr.mr_mode: {offered:#x} is no mode; FI_MR_BASIC or FI_MR_SCALABLE alone are, and since 1.5 \
                  the others"
             ),
-            Self::Format(number) => write!(f, "addr_format: {number} is not here"),
+            Self::Format(number) => write!(f, "addr_format: {number} is not supported"),
         }
     }
 }

@@ -557,7 +557,7 @@ mod tests {
         let mut hints = empty();
         hints.transmit.as_mut().unwrap().inject_size = 1 << 20;
         let error = Offer::new(NOW, &hints, &Parameters::default()).err().unwrap();
-        assert_eq!(error.to_string(), "tx_attr.inject_size: 1048576 wanted, 16384 is the most");
+        assert_eq!(error.to_string(), "tx_attr.inject_size: 1048576 requested, at most 16384 supported");
         let change = |change: fn(&mut Hints)| {
             let mut hints = empty();
             hints.caps = FI_MSG | FI_RMA;

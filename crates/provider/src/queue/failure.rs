@@ -63,11 +63,11 @@ impl Kind {
             Self::Unreachable => c"the peer can't be reached",
             Self::Lost => c"the connection to the peer was lost",
             Self::Access => c"the peer grants no such access: no such key, right or range",
-            Self::Operation => c"the peer does not do this operation there",
+            Self::Operation => c"the peer does not support this operation there",
             Self::NoMemory => c"this side's memory table is full",
-            Self::Refused => c"the peer could not take part: it has no memory for it",
+            Self::Refused => c"the peer refused: it has no memory for it",
             Self::Closed => c"the endpoint was closed",
-            Self::NoMessage => c"no message that matches has come",
+            Self::NoMessage => c"no message matches",
             Self::Overrun => c"completions were lost, because the queue was not read",
             Self::Fault => c"the memory was unmapped, or its file truncated, before the operation completed",
         }
@@ -134,7 +134,7 @@ pub(super) unsafe fn words(
     length: usize,
 ) -> *const c_char {
     let text = if explanation.is_null() {
-        Kind::from_number(number).map_or(c"no error of this provider", Kind::text)
+        Kind::from_number(number).map_or(c"an unknown error number of this provider", Kind::text)
     } else {
         // SAFETY: The caller promises a C string.
         unsafe { CStr::from_ptr(explanation.cast()) }
