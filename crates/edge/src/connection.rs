@@ -162,7 +162,7 @@ pub struct Connection {
     /// Control frames to be sent.
     pub(crate) pending: u8,
     refusals: ArrayVec<NotReady, MAX_REFUSALS>,
-    say_close_ack: bool,
+    owes_close_ack: bool,
     /// Counts the times that receives were posted after a refusal.
     round: u32,
     has_refused: bool,
@@ -233,7 +233,7 @@ impl Connection {
             outgoing: Outgoing::new(settings.sent_segments, settings.inline_bytes.max(4 * limit)),
             pending: if matches!(established.confirmation, Confirmation::Say(_)) { control::CONFIRM } else { 0 },
             refusals: ArrayVec::new(),
-            say_close_ack: false,
+            owes_close_ack: false,
             round: 0,
             has_refused: false,
             peer_round: 0,

@@ -47,7 +47,7 @@ impl Connection {
         self.rails.iter_mut().for_each(|rail| rail.window.couple(None));
         self.offered += 1;
         self.close_lost_rails();
-        self.say_addresses();
+        self.queue_addresses();
     }
 
     /// Sets how many datagrams the socket of a local address has dropped in all because its buffer was full, and how
@@ -100,7 +100,7 @@ impl Connection {
     }
 
     /// Sends this side's addresses to the peer, if the peer opens rails.
-    pub(crate) fn say_addresses(&mut self) {
+    pub(crate) fn queue_addresses(&mut self) {
         let tells = !self.opens && self.most_rails > 1 && self.offered > 0;
         if tells && self.phase == Phase::Open && self.confirmation == Confirmation::Done {
             self.pending |= control::ADDRESSES;

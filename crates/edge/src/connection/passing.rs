@@ -36,7 +36,7 @@ impl Connection {
         let [rail] = &self.rails[..] else { return false };
         let is_open = self.phase == Phase::Open && !self.closing.wanted && self.blocked == 0;
         let is_proved = matches!(self.confirmation, Confirmation::Done) && rail.candidate.is_none();
-        let is_silent = self.pending == 0 && !self.say_close_ack && self.refusals.is_empty() && rail.probes == 0;
+        let is_silent = self.pending == 0 && !self.owes_close_ack && self.refusals.is_empty() && rail.probes == 0;
         is_open
             && is_proved
             && is_silent

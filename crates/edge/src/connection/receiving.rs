@@ -106,7 +106,7 @@ impl Connection {
             // This packet responds to the answer of set-up: an upper bound of the round trip.
             self.rails[0].trip.expect_at_most(now.since(self.begun));
             self.tell(Event::Confirmed);
-            self.say_addresses();
+            self.queue_addresses();
         }
         right
     }
@@ -376,7 +376,7 @@ impl Connection {
     }
 
     fn on_close(&mut self, close: &Close<'_>, now: Time) {
-        self.say_close_ack = true;
+        self.owes_close_ack = true;
         if close.abortive {
             let reason = close.reason.iter().copied().collect::<ArrayVec<_, _>>();
             self.end(Ending::PeerAborted(reason), now);

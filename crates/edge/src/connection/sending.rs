@@ -212,7 +212,7 @@ impl Connection {
 
     /// Whether anything but a segment is to be sent on a rail.
     pub(super) fn is_word_due(&self, index: usize, now: Time) -> bool {
-        let says = self.pending != 0 || self.say_close_ack || !self.refusals.is_empty();
+        let says = self.pending != 0 || self.owes_close_ack || !self.refusals.is_empty();
         says || self.rails[index].probes > 0 || self.is_ack_due(index, now)
     }
 
@@ -278,14 +278,14 @@ impl Connection {
         for refused in self.refusals.drain(..fit) {
             draft.frame(&Frame::NotReady(refused));
         }
-        if core::mem::take(&mut self.say_close_ack) {
+        if core::mem::take(&mut self.owes_close_ack) {
             draft.frame(&Frame::CloseAck);
         }
         if pending & control::GO_ON != 0 {
             draft.control(control::GO_ON, &Frame::GoOn { round: self.round });
         }
         if pending & control::CLOSE != 0 {
-            self.say_close(draft);
+            self.put_close(draft);
         }
         if pending & control::PING != 0 {
             draft.control(control::PING, &Frame::Ping);
@@ -296,11 +296,11 @@ impl Connection {
         // Each packet carries it until one is acknowledged, since a packet without it would be dropped. Alone it is
         // sent when it is due.
         if pending & control::CONFIRM != 0 || !draft.is_empty {
-            self.say_confirm(draft);
+            self.put_confirm(draft);
         }
     }
 
-    fn say_confirm(&self, draft: &mut Draft<'_>) {
+    fn put_confirm(&self, draft: &mut Draft<'_>) {
         if let Confirmation::Say(proof) = self.confirmation
             && draft.contents.controls & control::CONFIRM == 0
         {
@@ -308,7 +308,7 @@ impl Connection {
         }
     }
 
-    fn say_close(&self, draft: &mut Draft<'_>) {
+    fn put_close(&self, draft: &mut Draft<'_>) {
         let abortive = self.phase == Phase::Aborting;
         let close = Close { abortive, end: self.outgoing.end(), reason: &self.closing.reason };
         draft.control(control::CLOSE, &Frame::Close(close));
@@ -383,7 +383,7 @@ impl Connection {
             self.outgoing.cut(serial);
             part = Some(0);
         }
-        self.say_confirm(draft);
+        self.put_confirm(draft);
         let stored = self.outgoing.get(serial);
         let ack_now = stored.ack_now;
         let sendable = self.outgoing.sendable(serial, part);
@@ -415,8 +415,8 @@ impl Connection {
     fn close_if_done(&mut self, draft: &mut Draft<'_>) {
         if self.is_close_due() && draft.contents.count == 0 {
             self.closing.said = true;
-            self.say_close(draft);
-            self.say_confirm(draft);
+            self.put_close(draft);
+            self.put_confirm(draft);
         }
     }
 
