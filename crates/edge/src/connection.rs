@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::outgoing::Outgoing;
 use crate::pairing::Pairing;
 use crate::phase::{Closing, Event, Phase, Refused};
-use crate::rail::{Place, Rail};
+use crate::rail::{PathAddress, Rail};
 use crate::round_trip::nanos;
 use crate::sent::{IDLE_PACKETS, Packet};
 use crate::settings::Settings;
@@ -204,7 +204,7 @@ impl Connection {
     pub fn new(established: &Established, settings: &Settings, now: Time) -> Self {
         let limit = usize::from(settings.max_datagram.min(established.peer_max_datagram)).max(BASE_DATAGRAM);
         let mut first = Rail::new(0, limit, established.peer_credit, settings);
-        first.place = Some(Place { local: 0, to: established.to });
+        first.place = Some(PathAddress { local: 0, to: established.to });
         if let Some(took) = established.took {
             first.trip.expect_at_most(took);
         }

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use weft_base::Time;
 use weft_wire::edge::addresses::MAX_RAILS;
 
-use crate::rail::Place;
+use crate::rail::PathAddress;
 
 /// Lists of addresses are acted on at most this often: a peer that names one address after the other makes this side
 /// challenge few.
@@ -86,7 +86,7 @@ impl Pairing {
     }
 
     /// A pair worth a new rail: one of its addresses has none yet.
-    pub(crate) fn next(&self, used: &[Place]) -> Option<Place> {
+    pub(crate) fn next(&self, used: &[PathAddress]) -> Option<PathAddress> {
         let uses_local = |local: u8| used.iter().filter(|place| place.local == local).count();
         let uses_remote = |to: SocketAddr| used.iter().filter(|place| place.to == to).count();
         let pairs =
@@ -103,7 +103,7 @@ impl Pairing {
                 let common = common_bits(local.address.ip(), to.ip());
                 (uses, Reverse(common), self.choices(*row, *column), row.abs_diff(*column))
             })
-            .map(|(_, _, local, to)| Place { local: local.local, to: *to })
+            .map(|(_, _, local, to)| PathAddress { local: local.local, to: *to })
     }
 
     /// The number of untried pairs of either address, whichever has fewer: addresses without a choice are paired first.
@@ -115,7 +115,7 @@ impl Pairing {
     }
 
     /// The pair has failed. Others are tried at once, this one later.
-    pub(crate) fn fail(&mut self, place: Place, now: Time) {
+    pub(crate) fn fail(&mut self, place: PathAddress, now: Time) {
         let row = self.locals.iter().position(|local| local.local == place.local);
         let column = self.remotes.iter().position(|to| *to == place.to);
         if let (Some(row), Some(column)) = (row, column) {
@@ -183,7 +183,7 @@ mod tests {
     fn what_does_not_reach_is_tried_otherwise_and_much_later_again() {
         let mut pairing = pairing(&[at(1, 1), at(1, 3)], &[at(1, 2), at(1, 4)]);
         assert!(pairing.look(Time::ZERO) && !pairing.look(Time::ZERO));
-        let place = |local, to| Place { local, to };
+        let place = |local, to| PathAddress { local, to };
         for round in 0..2 {
             assert_eq!(all(&pairing), [(0, at(1, 2)), (1, at(1, 4))]);
             pairing.fail(place(0, at(1, 2)), Time::ZERO);

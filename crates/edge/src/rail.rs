@@ -24,7 +24,7 @@ const MAX_CHALLENGES: u8 = 5;
 
 /// The two addresses of a rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PathAddress {
     /// The local address.
     pub(crate) local: u8,
     /// The peer's address.
@@ -34,7 +34,7 @@ pub(crate) struct Place {
 /// An address at which the peer was seen, or which it has announced, not validated yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) place: Place,
+    pub(crate) place: PathAddress,
     /// The expected response.
     pub(crate) challenge: [u8; 8],
     /// When the challenge is to be sent (again).
@@ -45,7 +45,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    pub(crate) fn new(place: Place, challenge: [u8; 8], now: Time) -> Self {
+    pub(crate) fn new(place: PathAddress, challenge: [u8; 8], now: Time) -> Self {
         Self { place, challenge, due: now, left: MAX_CHALLENGES, asked: None }
     }
 
@@ -99,10 +99,10 @@ pub(crate) enum Verdict {
 pub(crate) struct Rail {
     pub(crate) id: u8,
     /// Its validated path. Without one only challenges and responses are sent.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<PathAddress>,
     pub(crate) candidate: Option<Candidate>,
     /// A challenge to be answered, and its source.
-    pub(crate) response: Option<([u8; 8], Place)>,
+    pub(crate) response: Option<([u8; 8], PathAddress)>,
     pub(crate) sent: Sent,
     pub(crate) skipped: Skipped,
     pub(crate) received: Received,
@@ -134,7 +134,7 @@ pub(crate) struct Rail {
     /// Packets below this number took an earlier path: they show nothing of this one.
     pub(crate) path_from: u64,
     /// Why it is closed, and its last or attempted path.
-    pub(crate) closed: Option<(Out, Place)>,
+    pub(crate) closed: Option<(Out, PathAddress)>,
 }
 
 /// Counters of a rail.

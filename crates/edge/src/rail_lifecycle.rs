@@ -14,7 +14,7 @@ use weft_wire::edge::packet::Packet;
 use crate::connection::{Confirmation, Connection, Meta, control};
 use crate::pairing::RailAddress;
 use crate::phase::{Event, Phase};
-use crate::rail::{Candidate, Place, Rail, Silence, Verdict};
+use crate::rail::{Candidate, PathAddress, Rail, Silence, Verdict};
 use crate::rail_state::{Out, RailInfo, RailState};
 
 impl Connection {
@@ -133,7 +133,7 @@ impl Connection {
             return;
         }
         while let Some(index) = self.free_rail() {
-            let used: ArrayVec<Place, MAX_RAILS> = self.rails.iter().filter_map(Rail::leads_to).collect();
+            let used: ArrayVec<PathAddress, MAX_RAILS> = self.rails.iter().filter_map(Rail::leads_to).collect();
             let Some(place) = self.pairing.next(&used) else {
                 self.pairing.rest(now);
                 return;
@@ -168,7 +168,7 @@ impl Connection {
 
     /// A new packet was received from another address: the rail moves there only when a challenge was answered from
     /// there.
-    pub(crate) fn seen_elsewhere(&mut self, index: usize, place: Place, now: Time) {
+    pub(crate) fn seen_elsewhere(&mut self, index: usize, place: PathAddress, now: Time) {
         // One at a time: a sender with many source addresses triggers no more than one challenge's worth of packets.
         let asks = self.rails[index].candidate.is_none() && self.phase == Phase::Open;
         // A packet that was in flight when its address was withdrawn does not bring it back.
@@ -177,13 +177,13 @@ impl Connection {
         }
     }
 
-    fn doubt(&mut self, index: usize, place: Place, now: Time) {
+    fn doubt(&mut self, index: usize, place: PathAddress, now: Time) {
         let challenge = self.random.fork().next_u64().to_be_bytes();
         self.rails[index].candidate = Some(Candidate::new(place, challenge, now));
     }
 
     pub(crate) fn on_response(&mut self, bytes: &[u8; 8], index: usize, meta: &Meta) {
-        let place = Place { local: meta.local, to: meta.from };
+        let place = PathAddress { local: meta.local, to: meta.from };
         let rail = &mut self.rails[index];
         let proved = rail.candidate.filter(|asked| asked.place == place && asked.challenge == *bytes);
         let Some(candidate) = proved else {
@@ -212,7 +212,7 @@ impl Connection {
     }
 
     /// The path of a rail has changed.
-    fn on_path(&mut self, index: usize, before: Option<Place>, now: Place) {
+    fn on_path(&mut self, index: usize, before: Option<PathAddress>, now: PathAddress) {
         let Some(before) = before else {
             self.rails[index].begin_anew(self.limit, &self.settings);
             self.counters.rails_opened += 1;
@@ -252,7 +252,7 @@ impl Connection {
     }
 
     /// Whether further rails may use these addresses. The caller's address is seen by the called side only.
-    fn is_offered(&self, place: Place) -> bool {
+    fn is_offered(&self, place: PathAddress) -> bool {
         let leaves = self.pairing.locals.iter().any(|local| local.local == place.local);
         leaves && (!self.opens || self.pairing.remotes.contains(&place.to))
     }
@@ -291,7 +291,7 @@ impl Connection {
 
 impl Rail {
     /// Its path, or the one being validated.
-    fn leads_to(&self) -> Option<Place> {
+    fn leads_to(&self) -> Option<PathAddress> {
         self.place.or(self.candidate.map(|candidate| candidate.place))
     }
 

@@ -12,7 +12,7 @@ use weft_wire::edge::packet::Packet as Bytes;
 use super::confirmation::{Confirmation, confirms};
 use super::{Connection, Meta, control};
 use crate::phase::{Ending, Event, Phase};
-use crate::rail::Place;
+use crate::rail::PathAddress;
 use crate::received::Wish;
 use crate::round_trip::nanos;
 use crate::sent::Packet;
@@ -44,7 +44,7 @@ impl Connection {
         rail.received.see(number);
         rail.tally.received_packets += 1;
         rail.tally.received_bytes += datagram.len() as u64;
-        let place = Place { local: meta.local, to: meta.from };
+        let place = PathAddress { local: meta.local, to: meta.from };
         if newest && rail.place != Some(place) {
             self.seen_elsewhere(index, place, now);
         }
@@ -123,7 +123,7 @@ impl Connection {
                 Frame::Close(close) => self.on_close(&close, meta.now),
                 Frame::CloseAck => self.on_close_ack(meta.now),
                 Frame::Challenge(bytes) => {
-                    let place = Place { local: meta.local, to: meta.from };
+                    let place = PathAddress { local: meta.local, to: meta.from };
                     self.rails[usize::from(packet.header.rail)].response = Some((bytes, place));
                 }
                 Frame::Response(bytes) => self.on_response(&bytes, usize::from(packet.header.rail), meta),

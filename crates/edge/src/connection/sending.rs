@@ -13,7 +13,7 @@ use super::{Confirmation, Connection, control};
 use crate::batch::{Batch, Datagram, Piece};
 use crate::outgoing::{MOST_IN_PACKET, Sendable, Source};
 use crate::phase::Phase;
-use crate::rail::{Place, Rail};
+use crate::rail::{PathAddress, Rail};
 use crate::received::Packed;
 use crate::sent::{Contents, Leaving};
 
@@ -33,7 +33,7 @@ const CONFIRM_LENGTH: usize = 1 + weft_wire::edge::PROOF_LENGTH;
 pub(super) struct Draft<'a> {
     /// The rail that sends it, and its destination.
     rail: usize,
-    place: Place,
+    place: PathAddress,
     builder: Builder<'a>,
     pieces: &'a mut Vec<Piece>,
     /// Where the packet begins in the batch's bytes, and where the bytes begin that are in no piece yet.
@@ -50,7 +50,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(bytes: &'a mut Vec<u8>, pieces: &'a mut Vec<Piece>, header: &Header, place: Place) -> Self {
+    pub(super) fn new(bytes: &'a mut Vec<u8>, pieces: &'a mut Vec<Piece>, header: &Header, place: PathAddress) -> Self {
         let start = bytes.len();
         let builder = Builder::new(bytes, header);
         Self {
@@ -465,7 +465,7 @@ impl Connection {
         }
         let first = datagrams.last().map_or(0, |last| last.pieces.end);
         let ecn = if marked { 2 } else { 0 };
-        let (end, Place { local, to }) = (draft.pieces.len(), draft.place);
+        let (end, PathAddress { local, to }) = (draft.pieces.len(), draft.place);
         datagrams.push(Datagram { to, local, pieces: first..end, length, ecn, rail: rail.id });
         rail.tally.sent_packets += 1;
         rail.tally.sent_bytes += length as u64;
@@ -526,7 +526,7 @@ impl Connection {
     }
 
     /// Sends one frame to an address in a packet that needs no acknowledgement: the peer repeats its request.
-    fn aside(&mut self, index: usize, frame: &Frame<'_>, place: Place, now: Time, out: &mut Batch) {
+    fn aside(&mut self, index: usize, frame: &Frame<'_>, place: PathAddress, now: Time, out: &mut Batch) {
         if out.is_full(LEAST_PING) {
             return;
         }
