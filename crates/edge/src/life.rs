@@ -9,7 +9,7 @@ use weft_wire::edge::frame::MAX_REASON;
 use crate::connection::striping::has;
 use crate::connection::{Connection, control};
 use crate::phase::{Ending, Event, Phase};
-use crate::rail::{Answered, Rail, Silence, Verdict};
+use crate::rail::{Answered, Rail, Silence, Suspect};
 use crate::round_trip::nanos;
 
 /// After this many unanswered probes, large datagrams may not pass.
@@ -144,7 +144,7 @@ impl Connection {
                     consider(rail.paced_until);
                     consider(rail.mtu.timeout());
                     consider(rail.candidate.map(|candidate| candidate.due));
-                    consider(rail.silence.and_then(Silence::judged_at));
+                    consider(rail.silence.and_then(Silence::decided_at));
                 }
                 Some(first)
             }
@@ -248,9 +248,9 @@ impl Connection {
         if rail.sent.loss_at().is_some_and(|at| at <= now) {
             self.detect_loss(index, now);
         }
-        let judged_at = self.rails[index].silence.and_then(Silence::judged_at);
-        if judged_at.is_some_and(|at| at <= now) {
-            self.judge_rail(index);
+        let decided_at = self.rails[index].silence.and_then(Silence::decided_at);
+        if decided_at.is_some_and(|at| at <= now) {
+            self.decide_on_rail(index);
         }
         let (longest, freshest) = (self.longest_probe_interval(), self.freshest());
         let probe_at = self.rails[index].probe_at(self.peer_ack_delay, longest, freshest);
@@ -275,7 +275,7 @@ impl Connection {
         if self.rails.len() > 1 {
             self.doubt_rail(index, now);
         }
-        let is_left = self.rails[index].silence.is_some_and(|silence| silence.verdict == Verdict::Left);
+        let is_left = self.rails[index].silence.is_some_and(|silence| silence.suspect == Suspect::Failed);
         let rail = &mut self.rails[index];
         if rail.backoff == SILENT_PROBES {
             // No packet is declared lost: a host that is suspended for a moment receives them all afterwards. The
@@ -298,19 +298,19 @@ impl Connection {
         self.pending |= control::PING;
         let rail = &mut self.rails[index];
         let since = rail.silence.map_or(now, |silence| silence.since);
-        if rail.silence.is_none_or(|silence| silence.verdict == Verdict::Open) {
-            rail.silence = Some(Silence { since, verdict: Verdict::At(now + wait) });
+        if rail.silence.is_none_or(|silence| silence.suspect == Suspect::AllSilent) {
+            rail.silence = Some(Silence { since, suspect: Suspect::Until(now + wait) });
         }
     }
 
     /// Decides whether a silent rail is demoted.
-    fn judge_rail(&mut self, index: usize) {
+    fn decide_on_rail(&mut self, index: usize) {
         let Some(silence) = self.rails[index].silence else { return };
         let has_answered = |rail: &Rail| rail.answers() && rail.heard_at >= silence.since;
         if self.rails.iter().any(has_answered) {
             self.send_elsewhere(index, silence.since);
         } else {
-            self.rails[index].silence = Some(Silence { verdict: Verdict::Open, ..silence });
+            self.rails[index].silence = Some(Silence { suspect: Suspect::AllSilent, ..silence });
         }
     }
 

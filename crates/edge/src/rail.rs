@@ -63,15 +63,15 @@ impl Candidate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
     pub(crate) since: Time,
-    pub(crate) verdict: Verdict,
+    pub(crate) suspect: Suspect,
 }
 
 impl Silence {
     /// When it is to be decided.
-    pub(crate) const fn judged_at(self) -> Option<Time> {
-        match self.verdict {
-            Verdict::At(at) => Some(at),
-            Verdict::Open | Verdict::Left => None,
+    pub(crate) const fn decided_at(self) -> Option<Time> {
+        match self.suspect {
+            Suspect::Until(at) => Some(at),
+            Suspect::AllSilent | Suspect::Failed => None,
         }
     }
 }
@@ -85,13 +85,13 @@ pub(crate) struct Answered {
 
 /// Whether the rail is silent, or the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Suspect {
     /// Decided at this time: have other rails answered by then?
-    At(Time),
+    Until(Time),
     /// None has answered; they are probed again with the next probe.
-    Open,
+    AllSilent,
     /// Others have: packets in flight were retransmitted on those.
-    Left,
+    Failed,
 }
 
 /// The state of a rail.
@@ -266,8 +266,8 @@ impl Rail {
         let after = |wait: u64| Time::from_nanos(self.sent.last_sent().as_nanos().saturating_add(wait));
         let wait = self.trip.probe_timeout_ns().saturating_add(nanos(peer_delay));
         let usual = after(wait.saturating_mul(1 << self.backoff.min(20)).min(nanos(most).max(wait)));
-        let is_judged = self.silence.is_some_and(|silence| silence.verdict != Verdict::Open);
-        let overtaken = freshest.filter(|_| !is_judged).and_then(|answered| {
+        let is_decided = self.silence.is_some_and(|silence| silence.suspect != Suspect::AllSilent);
+        let overtaken = freshest.filter(|_| !is_decided).and_then(|answered| {
             let wait = self.trip.smoothed_ns() + self.trip.probe_timeout_of(answered.variation) + nanos(peer_delay);
             (answered.at > self.sent.last_sent()).then(|| after(wait))
         });

@@ -14,7 +14,7 @@ use weft_wire::edge::packet::Packet;
 use crate::connection::{Confirmation, Connection, Meta, control};
 use crate::pairing::RailAddress;
 use crate::phase::{Event, Phase};
-use crate::rail::{Candidate, PathAddress, Rail, Silence, Verdict};
+use crate::rail::{Candidate, PathAddress, Rail, Silence, Suspect};
 use crate::rail_state::{Out, RailInfo, RailState};
 
 impl Connection {
@@ -272,7 +272,7 @@ impl Connection {
         flying.clear();
         flying.extend(self.rails[index].sent.flying().copied());
         flying.iter().for_each(|packet| self.send_again(packet));
-        self.rails[index].silence = Some(Silence { since, verdict: Verdict::Left });
+        self.rails[index].silence = Some(Silence { since, suspect: Suspect::Failed });
         self.scratch = flying;
         self.counters.rails_left += 1;
     }
@@ -310,7 +310,7 @@ impl Rail {
         let out = match (state, self.silence) {
             (RailState::Live, _) => None,
             (RailState::Proving, _) => Some(Out::Asked),
-            (RailState::Silent, Some(Silence { verdict: Verdict::Left, .. })) => Some(Out::Silent),
+            (RailState::Silent, Some(Silence { suspect: Suspect::Failed, .. })) => Some(Out::Silent),
             (RailState::Silent, _) => Some(Out::PeerSilent),
             (RailState::Closed, _) => self.closed.map(|(out, _)| out),
         };
