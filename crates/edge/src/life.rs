@@ -134,7 +134,7 @@ impl Connection {
                 if self.is_quiet() {
                     consider(Some(self.keep_alive_at()));
                 }
-                consider(self.pairing.look_at().filter(|_| self.may_open()));
+                consider(self.pairing.open_at().filter(|_| self.may_open()));
                 consider(self.refused_until());
                 let (longest, freshest) = (self.longest_probe_interval(), self.freshest());
                 for rail in &self.rails {
@@ -168,7 +168,7 @@ impl Connection {
             || is_before(rail.paced_until)
             || is_before(rail.mtu.timeout())
             || may_probe
-            || is_before(self.pairing.look_at())
+            || is_before(self.pairing.open_at())
             || is_before(self.refused_until())
             || rail.candidate.is_some()
             || rail.silence.is_some()

@@ -12,7 +12,7 @@ use crate::rail::PathAddress;
 
 /// Lists of addresses are acted on at most this often: a peer that names one address after the other makes this side
 /// challenge few.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const OPEN_INTERVAL: Duration = Duration::from_secs(1);
 /// Pairs that failed are tried again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
@@ -31,29 +31,29 @@ pub(crate) struct Pairing {
     pub(crate) locals: ArrayVec<RailAddress, MAX_RAILS>,
     pub(crate) remotes: ArrayVec<SocketAddr, MAX_RAILS>,
     /// For each local address the local addresses that share its IP address, as bits.
-    beside: [u16; MAX_RAILS],
+    siblings: [u16; MAX_RAILS],
     /// Failed pairs: for each local address a bit for each of the peer's.
     failed: [u16; MAX_RAILS],
-    looked_at: Option<Time>,
-    look_at: Option<Time>,
+    opened_at: Option<Time>,
+    open_at: Option<Time>,
 }
 
 impl Pairing {
     /// Sets this side's addresses.
     pub(crate) fn set_locals(&mut self, locals: &[RailAddress], now: Time) {
         self.locals = locals.iter().copied().collect();
-        self.beside = [0; MAX_RAILS];
+        self.siblings = [0; MAX_RAILS];
         for one in locals {
-            let is_beside = |other: &&RailAddress| other.address.ip() == one.address.ip();
-            let beside = locals.iter().filter(is_beside).fold(0, |bits, other| bits | 1 << other.local);
-            self.beside[usize::from(one.local)] = beside;
+            let is_sibling = |other: &&RailAddress| other.address.ip() == one.address.ip();
+            let siblings = locals.iter().filter(is_sibling).fold(0, |bits, other| bits | 1 << other.local);
+            self.siblings[usize::from(one.local)] = siblings;
         }
         self.on_change(now);
     }
 
     /// The local addresses that share this one's IP address, as bits; none before they are known.
-    pub(crate) fn beside(&self, local: u8) -> u16 {
-        self.beside[usize::from(local)]
+    pub(crate) fn siblings(&self, local: u8) -> u16 {
+        self.siblings[usize::from(local)]
     }
 
     /// Sets the peer's addresses.
@@ -64,23 +64,23 @@ impl Pairing {
 
     fn on_change(&mut self, now: Time) {
         self.failed = [0; MAX_RAILS];
-        let at = self.looked_at.map_or(now, |looked| now.max(looked + LOOK_EVERY));
-        self.look_at = Some(at);
+        let at = self.opened_at.map_or(now, |opened| now.max(opened + OPEN_INTERVAL));
+        self.open_at = Some(at);
     }
 
     /// When rails are to be opened.
-    pub(crate) fn look_at(&self) -> Option<Time> {
-        self.look_at
+    pub(crate) fn open_at(&self) -> Option<Time> {
+        self.open_at
     }
 
     /// Whether rails are to be opened now, for all pairs that [`Pairing::next`] gives.
-    pub(crate) fn look(&mut self, now: Time) -> bool {
-        let is_due = self.look_at.is_some_and(|at| at <= now);
+    pub(crate) fn start(&mut self, now: Time) -> bool {
+        let is_due = self.open_at.is_some_and(|at| at <= now);
         if is_due {
-            if self.looked_at.is_some_and(|looked| now.since(looked) >= RETRY_AFTER) {
+            if self.opened_at.is_some_and(|opened| now.since(opened) >= RETRY_AFTER) {
                 self.failed = [0; MAX_RAILS];
             }
-            (self.looked_at, self.look_at) = (Some(now), None);
+            (self.opened_at, self.open_at) = (Some(now), None);
         }
         is_due
     }
@@ -120,14 +120,14 @@ impl Pairing {
         let column = self.remotes.iter().position(|to| *to == place.to);
         if let (Some(row), Some(column)) = (row, column) {
             self.failed[row] |= 1 << column;
-            self.look_at = Some(now);
+            self.open_at = Some(now);
         }
     }
 
     /// No pair is left. Failed ones are tried again later.
-    pub(crate) fn rest(&mut self, now: Time) {
+    pub(crate) fn retry_later(&mut self, now: Time) {
         if self.failed.iter().any(|row| *row != 0) {
-            self.look_at = Some(now + RETRY_AFTER);
+            self.open_at = Some(now + RETRY_AFTER);
         }
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn what_does_not_reach_is_tried_otherwise_and_much_later_again() {
         let mut pairing = pairing(&[at(1, 1), at(1, 3)], &[at(1, 2), at(1, 4)]);
-        assert!(pairing.look(Time::ZERO) && !pairing.look(Time::ZERO));
+        assert!(pairing.start(Time::ZERO) && !pairing.start(Time::ZERO));
         let place = |local, to| PathAddress { local, to };
         for round in 0..2 {
             assert_eq!(all(&pairing), [(0, at(1, 2)), (1, at(1, 4))]);
@@ -192,17 +192,17 @@ mod tests {
                 pairing.fail(place(local, to), Time::ZERO);
             }
             assert_eq!(all(&pairing), []);
-            pairing.rest(Time::ZERO);
-            assert_eq!(pairing.look_at(), Some(Time::ZERO + RETRY_AFTER));
-            assert!(pairing.look(Time::ZERO + RETRY_AFTER * (round + 1)));
+            pairing.retry_later(Time::ZERO);
+            assert_eq!(pairing.open_at(), Some(Time::ZERO + RETRY_AFTER));
+            assert!(pairing.start(Time::ZERO + RETRY_AFTER * (round + 1)));
         }
     }
 
     #[test]
     fn new_lists_are_not_looked_at_more_than_once_in_a_second() {
         let mut pairing = pairing(&[at(1, 1)], &[at(1, 2)]);
-        assert!(pairing.look(Time::ZERO));
+        assert!(pairing.start(Time::ZERO));
         pairing.set_remotes([at(1, 9)].into_iter(), Time::ZERO);
-        assert_eq!(pairing.look_at(), Some(Time::ZERO + LOOK_EVERY));
+        assert_eq!(pairing.open_at(), Some(Time::ZERO + OPEN_INTERVAL));
     }
 }

@@ -65,12 +65,12 @@ impl Connection {
         if self.rails.len() == 1 {
             return;
         }
-        let beside = self.pairing.beside(self.rails[index].local());
-        if !self.settings.couples || beside.count_ones() < 2 {
+        let siblings = self.pairing.siblings(self.rails[index].local());
+        if !self.settings.couples || siblings.count_ones() < 2 {
             return;
         }
-        let is_beside = |rail: &&Rail| rail.answers() && beside & 1 << rail.local() != 0;
-        let flows = self.rails.iter().filter(is_beside).map(|rail| (rail.window.bytes(), rail.trip.smoothed()));
+        let is_sibling = |rail: &&Rail| rail.answers() && siblings & 1 << rail.local() != 0;
+        let flows = self.rails.iter().filter(is_sibling).map(|rail| (rail.window.bytes(), rail.trip.smoothed()));
         let coupling = Coupling::of(flows);
         self.rails[index].window.couple(coupling);
     }
@@ -129,13 +129,13 @@ impl Connection {
 
     /// Opens the rails that are worth it, if it is time.
     pub(crate) fn open_rails(&mut self, now: Time) {
-        if !self.may_open() || !self.pairing.look(now) {
+        if !self.may_open() || !self.pairing.start(now) {
             return;
         }
         while let Some(index) = self.free_rail() {
             let used: ArrayVec<PathAddress, MAX_RAILS> = self.rails.iter().filter_map(Rail::leads_to).collect();
             let Some(place) = self.pairing.next(&used) else {
-                self.pairing.rest(now);
+                self.pairing.retry_later(now);
                 return;
             };
             if index == self.rails.len() {
