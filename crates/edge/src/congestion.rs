@@ -29,7 +29,7 @@ pub(crate) struct Window {
     missing: Option<u32>,
     feedback: Feedback,
     /// Whether `feedback` holds anything.
-    is_told: bool,
+    has_feedback: bool,
     /// Delivery rate of the path in bytes per second, smoothed.
     rate: u64,
     /// Time of the last rate sample.
@@ -47,7 +47,7 @@ impl Window {
             recovery: None,
             missing: None,
             feedback: Feedback::default(),
-            is_told: false,
+            has_feedback: false,
             rate: 0,
             rate_at: None,
         }
@@ -113,14 +113,14 @@ impl Window {
 
     /// Records a measured round trip.
     pub(crate) const fn on_sample(&mut self, sample: Duration) {
-        self.is_told = true;
+        self.has_feedback = true;
         self.feedback.rtt = Some(sample);
         self.round_trip = sample;
     }
 
     /// A packet is acknowledged.
     pub(crate) fn on_acked(&mut self, packet: &Packet, now: Time) {
-        self.is_told = true;
+        self.has_feedback = true;
         self.delivery.on_acked(packet.stamp, u64::from(packet.bytes), packet.sent, now);
         self.feedback.acked_bytes += u64::from(packet.bytes);
         self.feedback.acked_packets += 1;
@@ -130,7 +130,7 @@ impl Window {
 
     /// Records a lost packet. Returns true when it starts an episode of congestion.
     pub(crate) fn on_lost(&mut self, packet: &Packet, now: Time) -> bool {
-        self.is_told = true;
+        self.has_feedback = true;
         self.feedback.lost_bytes += u64::from(packet.bytes);
         self.feedback.lost_packets += 1;
         let before = self.recovery;
@@ -146,7 +146,7 @@ impl Window {
 
     /// The path has marked `ce` more packets, up to one sent at `sent`. Marks are certain: this cannot be undone.
     pub(crate) fn on_marked(&mut self, ce: u32, sent: Time, now: Time) {
-        self.is_told = true;
+        self.has_feedback = true;
         self.feedback.ce += u64::from(ce);
         self.begins(sent, now);
         self.missing = None;
@@ -164,7 +164,7 @@ impl Window {
 
     /// A packet declared lost has arrived. When all of an episode have, its reduction is undone.
     pub(crate) fn on_spurious(&mut self, sent: Time) {
-        self.is_told = true;
+        self.has_feedback = true;
         self.feedback.late_packets += 1;
         if self.recovery.is_none_or(|recovery| sent > recovery) {
             return;
@@ -178,7 +178,7 @@ impl Window {
 
     /// Persistent congestion: starts over.
     pub(crate) fn collapse(&mut self, now: Time) {
-        (self.recovery, self.missing, self.is_told) = (Some(now), None, false);
+        (self.recovery, self.missing, self.has_feedback) = (Some(now), None, false);
         let feedback = Feedback { now, persistent: true, ..core::mem::take(&mut self.feedback) };
         self.controller.on_feedback(&feedback, false);
     }
@@ -189,7 +189,7 @@ impl Window {
         if core::mem::replace(&mut self.datagram, datagram) != datagram {
             self.controller.set_datagram(datagram);
         }
-        if !core::mem::take(&mut self.is_told) {
+        if !core::mem::take(&mut self.has_feedback) {
             return;
         }
         (self.feedback.rate, self.feedback.round) = self.delivery.finish(least.unwrap_or_default());
