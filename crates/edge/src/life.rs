@@ -336,18 +336,18 @@ impl Connection {
             self.outgoing.abandon();
             self.shrink();
             self.pending = 0;
-            self.tell_end(ending);
+            self.report_end(ending);
         }
     }
 
     /// Queues the `Ended` event, once.
-    pub(crate) fn tell_end(&mut self, ending: Ending) {
-        if !core::mem::replace(&mut self.closing.is_told, true) {
-            self.tell(Event::Ended(ending));
+    pub(crate) fn report_end(&mut self, ending: Ending) {
+        if !core::mem::replace(&mut self.closing.is_reported, true) {
+            self.report(Event::Ended(ending));
         }
     }
 
-    pub(crate) fn tell(&mut self, event: Event) {
+    pub(crate) fn report(&mut self, event: Event) {
         if self.events.len() < MAX_EVENTS || matches!(event, Event::Ended(_)) {
             self.events.push_back(event);
         }

@@ -53,7 +53,7 @@ pub(crate) struct Closing {
     pub(crate) said: bool,
     pub(crate) heard: bool,
     /// Whether `Ended` was queued.
-    pub(crate) is_told: bool,
+    pub(crate) is_reported: bool,
     pub(crate) peer_end: Option<u64>,
     pub(crate) reason: ArrayVec<u8, MAX_REASON>,
 }

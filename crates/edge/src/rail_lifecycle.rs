@@ -198,7 +198,7 @@ impl Connection {
             rail.trip.sample(meta.now.since(asked), Duration::ZERO);
         }
         if index == 0 {
-            self.tell(Event::Moved(meta.from));
+            self.report(Event::Moved(meta.from));
         }
     }
 

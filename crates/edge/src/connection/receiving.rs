@@ -105,7 +105,7 @@ impl Connection {
             self.confirmation = Confirmation::Done;
             // This packet responds to the answer of set-up: an upper bound of the round trip.
             self.rails[0].trip.expect_at_most(now.since(self.begun));
-            self.tell(Event::Confirmed);
+            self.report(Event::Confirmed);
             self.queue_addresses();
         }
         right
@@ -204,7 +204,7 @@ impl Connection {
         self.counters.false_acks += 1;
         if self.phase == Phase::Open {
             self.abort(what);
-            self.tell_end(Ending::Misbehaved);
+            self.report_end(Ending::Misbehaved);
         }
     }
 
@@ -386,7 +386,7 @@ impl Connection {
                 return;
             }
             self.closing.peer_end = Some(close.end);
-            self.tell(Event::PeerClosed);
+            self.report(Event::PeerClosed);
         }
         self.end_if_closed(now);
     }
