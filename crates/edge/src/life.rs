@@ -58,7 +58,7 @@ impl Connection {
 
     /// The peer has forgotten the connection.
     pub(crate) fn end_forgotten(&mut self, now: Time) {
-        let finished = self.closing.said && self.outgoing.is_empty() && self.closing.peer_end.is_some();
+        let finished = self.closing.is_sent && self.outgoing.is_empty() && self.closing.peer_end.is_some();
         self.end(if finished { Ending::Closed } else { Ending::Reset }, now);
         self.phase = Phase::Over;
     }
@@ -116,7 +116,7 @@ impl Connection {
     /// Whether the peer has acknowledged this side's close.
     #[must_use]
     pub fn is_close_heard(&self) -> bool {
-        self.closing.heard
+        self.closing.is_acknowledged
     }
 
     /// When [`Connection::handle_timeout`] is to be called, if nothing happens before.
@@ -356,8 +356,10 @@ impl Connection {
     /// Ends the connection if both sides have closed.
     pub(crate) fn end_if_closed(&mut self, now: Time) {
         match self.phase {
-            Phase::Aborting if self.closing.heard => self.end(Ending::Aborted, now),
-            Phase::Open if self.closing.heard && self.closing.peer_end.is_some() => self.end(Ending::Closed, now),
+            Phase::Aborting if self.closing.is_acknowledged => self.end(Ending::Aborted, now),
+            Phase::Open if self.closing.is_acknowledged && self.closing.peer_end.is_some() => {
+                self.end(Ending::Closed, now)
+            }
             _ => {}
         }
     }

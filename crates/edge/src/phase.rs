@@ -50,8 +50,8 @@ pub(crate) enum Phase {
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     pub(crate) wanted: bool,
-    pub(crate) said: bool,
-    pub(crate) heard: bool,
+    pub(crate) is_sent: bool,
+    pub(crate) is_acknowledged: bool,
     /// Whether `Ended` was queued.
     pub(crate) is_reported: bool,
     pub(crate) peer_end: Option<u64>,

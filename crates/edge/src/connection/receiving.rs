@@ -246,7 +246,7 @@ impl Connection {
             self.pending &= !control::CONFIRM;
         }
         if controls & control::CLOSE != 0 {
-            self.closing.heard = true;
+            self.closing.is_acknowledged = true;
         }
     }
 
@@ -392,8 +392,8 @@ impl Connection {
     }
 
     fn on_close_ack(&mut self, now: Time) {
-        if self.closing.said || self.phase == Phase::Aborting {
-            self.closing.heard = true;
+        if self.closing.is_sent || self.phase == Phase::Aborting {
+            self.closing.is_acknowledged = true;
             self.end_if_closed(now);
         } else if self.phase == Phase::Open {
             self.counters.false_frames += 1;

@@ -218,7 +218,7 @@ impl Connection {
 
     /// Whether everything is acknowledged and nothing more follows, so that the close is to be sent.
     pub(super) fn is_close_due(&self) -> bool {
-        self.closing.wanted && !self.closing.said && self.outgoing.is_empty()
+        self.closing.wanted && !self.closing.is_sent && self.outgoing.is_empty()
     }
 
     /// When all packet slots are used, declares the oldest packet lost: there must always be room for control frames.
@@ -414,7 +414,7 @@ impl Connection {
     /// When nothing is left to send and all is acknowledged, sends the close.
     fn close_if_done(&mut self, draft: &mut Draft<'_>) {
         if self.is_close_due() && draft.contents.count == 0 {
-            self.closing.said = true;
+            self.closing.is_sent = true;
             self.put_close(draft);
             self.put_confirm(draft);
         }
