@@ -9,7 +9,7 @@ use weft_wire::edge::ack::{Ack, EcnCounts, MAX_MORE_RANGES, MoreRanges, RANGE_LE
 /// The maximum number of remembered ranges. Numbers below the lowest count as received.
 const MAX_RANGES: usize = MAX_MORE_RANGES + 1;
 /// A range is acknowledged this many times after it has grown, in case acknowledgements are lost.
-const TELL: u8 = 4;
+const REPEATS: u8 = 4;
 /// A gap this far back is acknowledged at once (RFC 9002 section 6.1.1).
 const REORDERING: u64 = 3;
 /// A sender of this many packets without an acknowledgement or an answer has more to send, and waits for it: an
@@ -23,12 +23,12 @@ pub(crate) type Packed = ArrayVec<u8, { MAX_MORE_RANGES * RANGE_LENGTH }>;
 struct Range {
     low: u64,
     high: u64,
-    tell: u8,
+    repeats: u8,
 }
 
 /// Why an acknowledgement is needed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct AckRequest {
     pub(crate) at_once: bool,
     pub(crate) every: u32,
     pub(crate) delay: Duration,
@@ -45,14 +45,14 @@ pub(crate) struct Received {
     next: u64,
     largest_at: Time,
     ecn: EcnCounts,
-    unsaid: u32,
+    unacknowledged: u32,
     /// Packets received since the last acknowledgement or answer.
     row: u32,
     /// The same before that.
     last_row: u32,
     due: Option<Time>,
     /// The last gap that was acknowledged at once.
-    told_gap: u64,
+    acknowledged_gap: u64,
 }
 
 impl Received {
@@ -96,7 +96,7 @@ impl Received {
             }
             (true, false) => self.grow(above - 1, self.ranges[above - 1].low, number),
             (false, true) => self.grow(above, number, self.ranges[above].high),
-            (false, false) => self.ranges.insert(above, Range { low: number, high: number, tell: TELL }),
+            (false, false) => self.ranges.insert(above, Range { low: number, high: number, repeats: REPEATS }),
         }
         if self.ranges.len() > MAX_RANGES {
             self.floor = self.ranges.remove(0).high + 1;
@@ -104,27 +104,27 @@ impl Received {
     }
 
     fn grow(&mut self, index: usize, low: u64, high: u64) {
-        self.ranges[index] = Range { low, high, tell: TELL };
+        self.ranges[index] = Range { low, high, repeats: REPEATS };
     }
 
     /// The sender requests an acknowledgement of packet `number`.
-    pub(crate) fn wish(&mut self, number: u64, wish: Wish, now: Time) {
-        self.unsaid += 1;
+    pub(crate) fn request(&mut self, number: u64, request: AckRequest, now: Time) {
+        self.unacknowledged += 1;
         self.row = self.row.saturating_add(1);
         let late = number + 1 < self.next;
-        if wish.at_once || late || self.unsaid >= wish.every || self.sees_gap() {
+        if request.at_once || late || self.unacknowledged >= request.every || self.has_new_gap() {
             self.due = Some(now);
         } else if self.due.is_none() {
-            self.due = Some(now + wish.delay);
+            self.due = Some(now + request.delay);
         }
     }
 
     /// Whether the newest gap is far enough back to be loss rather than reordering, and was not acknowledged yet.
-    fn sees_gap(&mut self) -> bool {
+    fn has_new_gap(&mut self) -> bool {
         let Some(last) = self.ranges.last() else { return false };
-        let is_new = last.low > self.floor && last.low > self.told_gap && self.next >= last.low + REORDERING;
+        let is_new = last.low > self.floor && last.low > self.acknowledged_gap && self.next >= last.low + REORDERING;
         if is_new {
-            self.told_gap = last.low;
+            self.acknowledged_gap = last.low;
         }
         is_new
     }
@@ -148,17 +148,23 @@ impl Received {
 
     /// Whether anything is not acknowledged yet.
     pub(crate) fn is_pending(&self) -> bool {
-        self.unsaid > 0
+        self.unacknowledged > 0
     }
 
     /// The acknowledgement to send now.
-    pub(crate) fn say<'a>(&mut self, rail: u8, credit: u32, now: Time, packed: &'a mut Packed) -> Option<Ack<'a>> {
+    pub(crate) fn acknowledge<'a>(
+        &mut self,
+        rail: u8,
+        credit: u32,
+        now: Time,
+        packed: &'a mut Packed,
+    ) -> Option<Ack<'a>> {
         let largest = *self.ranges.last()?;
-        (self.last_row, self.row, self.unsaid, self.due) = (self.row, 0, 0, None);
+        (self.last_row, self.row, self.unacknowledged, self.due) = (self.row, 0, 0, None);
         packed.clear();
         let mut low = first_low(&largest);
-        for range in self.ranges.iter_mut().rev().filter(|range| range.tell > 0) {
-            range.tell -= 1;
+        for range in self.ranges.iter_mut().rev().filter(|range| range.repeats > 0) {
+            range.repeats -= 1;
             let (gap, length) = (low.saturating_sub(range.high + 1), range.high - range.low + 1);
             if range.high == largest.high {
                 continue;
@@ -200,45 +206,45 @@ mod tests {
         received
     }
 
-    fn said(received: &mut Received) -> Vec<(u64, u64)> {
+    fn acknowledged(received: &mut Received) -> Vec<(u64, u64)> {
         let mut packed = Packed::new();
-        let ack = received.say(0, 0, Time::ZERO, &mut packed).unwrap();
+        let ack = received.acknowledge(0, 0, Time::ZERO, &mut packed).unwrap();
         ack.ranges().map(|range| (*range.start(), *range.end())).collect()
     }
 
     #[test]
     fn ranges_join() {
         let mut received = received(&[0, 2, 1, 7, 5, 4, 9]);
-        assert_eq!(said(&mut received), [(9, 9), (7, 7), (4, 5), (0, 2)]);
+        assert_eq!(acknowledged(&mut received), [(9, 9), (7, 7), (4, 5), (0, 2)]);
         assert!(received.is_repeat(5) && !received.is_repeat(6) && !received.is_repeat(10));
     }
 
     #[test]
     fn what_was_told_often_is_not_told_again() {
         let mut received = received(&[0, 2, 4]);
-        (0..TELL).for_each(|_| assert_eq!(said(&mut received).len(), 3));
-        assert_eq!(said(&mut received), [(4, 4)]);
+        (0..REPEATS).for_each(|_| assert_eq!(acknowledged(&mut received).len(), 3));
+        assert_eq!(acknowledged(&mut received), [(4, 4)]);
         received.take(1, 0, Time::ZERO);
-        assert_eq!(said(&mut received), [(4, 4), (0, 2)]);
+        assert_eq!(acknowledged(&mut received), [(4, 4), (0, 2)]);
     }
 
     #[test]
     fn what_is_forgotten_is_not_taken_again() {
         let numbers: Vec<u64> = (0..100).map(|n| 2 * n).collect();
         let mut received = received(&numbers);
-        assert_eq!(said(&mut received).len(), MAX_RANGES);
+        assert_eq!(acknowledged(&mut received).len(), MAX_RANGES);
         assert!(received.is_repeat(1) && received.is_repeat(133) && !received.is_repeat(137));
     }
 
     #[test]
     fn packets_in_a_row_are_bulk_and_answered_ones_are_not() {
-        let wish = Wish { at_once: false, every: 100, delay: Duration::from_millis(1) };
+        let request = AckRequest { at_once: false, every: 100, delay: Duration::from_millis(1) };
         let mut received = Received::default();
         let mut number = 0;
         let mut come = |received: &mut Received| {
             received.see(number);
             received.take(number, 0, Time::ZERO);
-            received.wish(number, wish, Time::ZERO);
+            received.request(number, request, Time::ZERO);
             number += 1;
         };
         for _ in 0..5 {
@@ -256,7 +262,7 @@ mod tests {
         come(&mut received);
         assert!(!received.is_bulk());
         come(&mut received);
-        said(&mut received);
+        acknowledged(&mut received);
         come(&mut received);
         assert!(received.is_bulk(), "an acknowledgement is no answer");
     }
@@ -264,20 +270,20 @@ mod tests {
     #[test]
     fn at_once_for_a_gap_else_later() {
         let mut received = Received::default();
-        let wish = Wish { at_once: false, every: 8, delay: Duration::from_millis(1) };
+        let request = AckRequest { at_once: false, every: 8, delay: Duration::from_millis(1) };
         let now = Time::from_nanos(5_000_000);
         for (number, at_once) in [(0, false), (1, false), (3, false), (4, false), (5, true)] {
             received.see(number);
             received.take(number, 0, now);
-            received.wish(number, wish, now);
+            received.request(number, request, now);
             assert_eq!(received.due() == Some(now), at_once, "{number}");
         }
-        said(&mut received);
+        acknowledged(&mut received);
         for number in 6..14 {
-            assert_eq!(received.due(), (number > 6).then_some(now + wish.delay));
+            assert_eq!(received.due(), (number > 6).then_some(now + request.delay));
             received.see(number);
             received.take(number, 0, now);
-            received.wish(number, wish, now);
+            received.request(number, request, now);
         }
         assert_eq!(received.due(), Some(now), "every eighth");
     }

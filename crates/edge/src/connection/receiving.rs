@@ -13,7 +13,7 @@ use super::confirmation::{Confirmation, confirms};
 use super::{Connection, Meta, control};
 use crate::phase::{Ending, Event, Phase};
 use crate::rail::PathAddress;
-use crate::received::Wish;
+use crate::received::AckRequest;
 use crate::round_trip::nanos;
 use crate::sent::Packet;
 use crate::{Options, Sink, Verdict};
@@ -62,7 +62,7 @@ impl Connection {
             let every = self.credit_of(index) / 4 / (datagram.len() as u32).max(1);
             let every = every.clamp(1, self.settings.ack_every);
             let rail = &mut self.rails[index];
-            rail.received.wish(number, Wish { at_once, every, delay }, now);
+            rail.received.request(number, AckRequest { at_once, every, delay }, now);
         }
     }
 

@@ -266,7 +266,7 @@ impl Connection {
         let (credit, overflows) = (self.credit_of(index), self.overflows_of(index));
         let rail = &mut self.rails[index];
         let mut packed = Packed::new();
-        if let Some(ack) = rail.received.say(rail.id, credit, now, &mut packed) {
+        if let Some(ack) = rail.received.acknowledge(rail.id, credit, now, &mut packed) {
             draft.frame(&Frame::Ack(Ack { overflows, ..ack }));
         }
     }
