@@ -12,7 +12,7 @@ mod connection;
 mod counters;
 mod hints;
 mod inline_ring;
-mod life;
+mod liveness;
 mod mtu;
 mod outgoing;
 mod pairing;

@@ -1,6 +1,6 @@
 //! The rails of a connection: how they are offered, opened, validated, demoted and closed, which of them share a
 //! socket's buffer or grow their congestion windows together, and their state. Which rail sends a datagram is decided
-//! in `connection::striping`; whether a silent one is demoted, in `life`.
+//! in `connection::striping`; whether a silent one is demoted, in `liveness`.
 
 use core::time::Duration;
 
