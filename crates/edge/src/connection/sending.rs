@@ -117,9 +117,9 @@ impl Connection {
             self.challenge(index, now, out);
             self.respond(index, now, out);
         }
-        let mut run = None;
+        let mut burst = None;
         while !out.is_full(self.datagram_size()) {
-            let turn = self.turn(&mut run, now);
+            let turn = self.turn(&mut burst, now);
             let goes_on = self.datagram(&turn, source, now, out) || turn.segments && self.overtake(turn.rail, now);
             if !goes_on {
                 if turn.segments {

@@ -25,7 +25,7 @@ pub(super) struct Turn {
 
 /// Consecutive datagrams on one rail.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct Burst {
     rail: usize,
     /// The longest arrival time that one of them may have.
     until: Duration,
@@ -55,20 +55,20 @@ impl Connection {
         }
     }
 
-    /// The next datagram. `run`: the rail that consecutive datagrams are sent on.
-    pub(super) fn turn(&mut self, run: &mut Option<Run>, now: Time) -> Turn {
+    /// The next datagram. `burst`: the rail that consecutive datagrams are sent on.
+    pub(super) fn turn(&mut self, burst: &mut Option<Burst>, now: Time) -> Turn {
         if self.rails.len() == 1 {
             return Turn { rail: 0, segments: self.may_send_segments(0, now), trusted: 1 };
         }
         let trusted = self.trusted();
-        if let Some(Run { rail, until }) = *run {
+        if let Some(Burst { rail, until }) = *burst {
             let speaks = |index| index != rail && self.speaks(index, trusted, now);
             let goes_on = has(trusted, rail) && self.rails[rail].arrival() <= until;
             if goes_on && !(0..self.rails.len()).any(speaks) && self.may_send_segments(rail, now) {
                 return Turn { rail, segments: true, trusted };
             }
         }
-        *run = None;
+        *burst = None;
         self.rails.iter_mut().for_each(|rail| rail.paced_until = None);
         let mut open = 0;
         for index in (0..self.rails.len()).filter(|index| has(trusted, *index)) {
@@ -78,7 +78,7 @@ impl Connection {
         let speaks = (0..self.rails.len()).find(|index| Some(*index) != best && self.speaks(*index, trusted, now));
         let rail = speaks.or(best).or_else(|| self.soonest(trusted)).unwrap_or(0);
         let segments = Some(rail) == best;
-        *run = segments.then(|| self.run_on(rail, open));
+        *burst = segments.then(|| self.burst_on(rail, open));
         Turn { rail, segments, trusted }
     }
 
@@ -87,10 +87,10 @@ impl Connection {
     ///
     /// "Not much" is a pacer burst plus an eighth of a round trip: with empty queues a few datagrams, so that short
     /// messages are spread evenly.
-    fn run_on(&self, rail: usize, open: RailSet) -> Run {
+    fn burst_on(&self, rail: usize, open: RailSet) -> Burst {
         let next = self.soonest(open & !(1 << rail)).map(|next| self.rails[next].arrival());
         let slack = (self.rails[rail].trip.smoothed() / 8).min(self.settings.batch_time / 2);
-        Run { rail, until: next.map_or(Duration::MAX, |next| next.saturating_add(slack)) }
+        Burst { rail, until: next.map_or(Duration::MAX, |next| next.saturating_add(slack)) }
     }
 
     /// Whether this rail has frames to send that no other can.
