@@ -27,7 +27,7 @@ const REST_EVERY: u32 = 8;
 
 /// A socket of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SocketRole {
     /// The unconnected one, which receives from any peer.
     Any,
     /// The connected one.
@@ -103,24 +103,24 @@ impl Connected {
     }
 
     /// The socket that sends a datagram.
-    pub(super) fn way_of(&mut self, path: Option<Path>) -> Way {
+    pub(super) fn role_of(&mut self, path: Option<Path>) -> SocketRole {
         if !self.is_left && path == Some(self.path) {
             self.others = 0;
-            return Way::Connected;
+            return SocketRole::Connected;
         }
         self.others += 1;
         self.is_left |= self.others >= SENDS;
-        Way::Any
+        SocketRole::Any
     }
 
     /// The socket to poll first, and whether also to poll the other if that one is empty.
-    pub(super) fn look(&mut self) -> (Way, bool) {
+    pub(super) fn look(&mut self) -> (SocketRole, bool) {
         self.order.look()
     }
 
     /// Records the result of a poll of one of them.
-    pub(super) fn note(&mut self, way: Way, any: bool) {
-        self.order.note(way, any);
+    pub(super) fn note(&mut self, role: SocketRole, any: bool) {
+        self.order.note(role, any);
     }
 
     /// The next polls are of both.
@@ -145,19 +145,19 @@ impl Order {
         Self { looks: 0, idle: 0, behind: LOOKS_BEHIND }
     }
 
-    fn look(&mut self) -> (Way, bool) {
+    fn look(&mut self) -> (SocketRole, bool) {
         self.looks = self.looks.wrapping_add(1);
         if self.behind > 0 {
             self.behind -= 1;
-            return (Way::Any, true);
+            return (SocketRole::Any, true);
         }
         let (both, turn) = (self.idle < REST_LOOKS, self.looks.is_multiple_of(REST_EVERY));
         let any_first = turn || both && self.looks.is_multiple_of(2);
-        (if any_first { Way::Any } else { Way::Connected }, both || any_first)
+        (if any_first { SocketRole::Any } else { SocketRole::Connected }, both || any_first)
     }
 
-    fn note(&mut self, way: Way, any: bool) {
-        if way == Way::Any {
+    fn note(&mut self, role: SocketRole, any: bool) {
+        if role == SocketRole::Any {
             self.idle = if any { 0 } else { self.idle.saturating_add(1) };
             self.behind = if any { self.behind } else { 0 };
         }
@@ -168,11 +168,11 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn looks(order: &mut Order, any_brings: bool, count: usize) -> Vec<(Way, bool)> {
+    fn looks(order: &mut Order, any_brings: bool, count: usize) -> Vec<(SocketRole, bool)> {
         let look = |order: &mut Order| {
             let (first, both) = order.look();
-            if both || first == Way::Any {
-                order.note(Way::Any, any_brings);
+            if both || first == SocketRole::Any {
+                order.note(SocketRole::Any, any_brings);
             }
             (first, both)
         };
@@ -182,12 +182,12 @@ mod tests {
     #[test]
     fn what_came_before_goes_first_but_keeps_nobody_waiting_for_ever() {
         let mut order = Order::new();
-        assert_eq!(looks(&mut order, true, LOOKS_BEHIND as usize), [(Way::Any, true); LOOKS_BEHIND as usize]);
+        assert_eq!(looks(&mut order, true, LOOKS_BEHIND as usize), [(SocketRole::Any, true); LOOKS_BEHIND as usize]);
         let then = looks(&mut order, true, 16);
-        let first = |way| then.iter().filter(|(first, _)| *first == way).count();
-        assert_eq!([first(Way::Connected), first(Way::Any)], [8, 8], "{then:?}");
+        let first = |role| then.iter().filter(|(first, _)| *first == role).count();
+        assert_eq!([first(SocketRole::Connected), first(SocketRole::Any)], [8, 8], "{then:?}");
         let mut order = Order::new();
-        assert_eq!(looks(&mut order, false, 2)[0], (Way::Any, true));
+        assert_eq!(looks(&mut order, false, 2)[0], (SocketRole::Any, true));
         assert_eq!(order.behind, 0, "nothing had come before");
     }
 
@@ -196,8 +196,8 @@ mod tests {
         let mut order = Order::new();
         looks(&mut order, false, 200);
         let then = looks(&mut order, false, 80);
-        assert_eq!(then.iter().filter(|(first, _)| *first == Way::Any).count(), 10);
-        assert!(then.iter().all(|(first, both)| *both == (*first == Way::Any)));
+        assert_eq!(then.iter().filter(|(first, _)| *first == SocketRole::Any).count(), 10);
+        assert!(then.iter().all(|(first, both)| *both == (*first == SocketRole::Any)));
         order.idle = 0;
         assert!(looks(&mut order, false, REST_LOOKS as usize).iter().all(|(_, both)| *both), "both are looked at");
     }

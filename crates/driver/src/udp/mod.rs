@@ -25,7 +25,7 @@ use crate::epoll::Epoll;
 use crate::error::port_error;
 use crate::held::Held;
 use crate::socket::plain_address;
-use connected::{Connected, Path, Streak, Way};
+use connected::{Connected, Path, SocketRole, Streak};
 use hints::Hints;
 use receiver::{RECEIVED, Receiver};
 use sender::PIECES;
@@ -149,47 +149,47 @@ impl UdpPort {
     }
 
     /// The socket that sends a datagram. Makes the second one when the first has sent enough on one path.
-    fn way_to(&mut self, to: SocketAddr, from: Option<LocalAddress>) -> Way {
+    fn role_for(&mut self, to: SocketAddr, from: Option<LocalAddress>) -> SocketRole {
         let path = Path::of(to, from, self.local.ip());
         if let Some(connected) = &mut self.connected {
-            return connected.way_of(path);
+            return connected.role_of(path);
         }
-        let Some(path) = path.filter(|path| self.streak.count(*path)) else { return Way::Any };
-        let Some(connected) = Connected::new(&self.socket.held, path, &self.options) else { return Way::Any };
+        let Some(path) = path.filter(|path| self.streak.count(*path)) else { return SocketRole::Any };
+        let Some(connected) = Connected::new(&self.socket.held, path, &self.options) else { return SocketRole::Any };
         // A thread may sleep until the port receives something: from now on it may be received here.
         if self.watched.as_ref().is_some_and(|watched| connected.socket.watch(watched, false).is_err()) {
-            return Way::Any;
+            return SocketRole::Any;
         }
         self.connected = Some(Box::new(connected));
-        Way::Connected
+        SocketRole::Connected
     }
 }
 
 impl DatagramPort for UdpPort {
     fn send(&mut self, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
         let to = batch.to.ip().ok_or(PortError::Unreachable)?;
-        let way = self.way_to(to, batch.from);
-        let sent = self.send_by(way, batch, to, pieces);
+        let role = self.role_for(to, batch.from);
+        let sent = self.send_by(role, batch, to, pieces);
         match (sent, &mut self.connected) {
             (sent @ Err(PortError::Memory(_)), _) => sent,
             // The address may have been removed from this host, or its interface. The unconnected socket reports the
             // cause.
-            (Err(_), Some(connected)) if way == Way::Connected => {
+            (Err(_), Some(connected)) if role == SocketRole::Connected => {
                 connected.is_left = true;
-                self.send_by(Way::Any, batch, to, pieces)
+                self.send_by(SocketRole::Any, batch, to, pieces)
             }
             (sent, _) => sent,
         }
     }
 
     fn receive(&mut self, buffer: &mut [u8], received: &mut Vec<ReceivedDatagrams>) -> Result<usize, PortError> {
-        let Some(connected) = &mut self.connected else { return self.receive_by(Way::Any, buffer, received) };
+        let Some(connected) = &mut self.connected else { return self.receive_by(SocketRole::Any, buffer, received) };
         let (first, both) = connected.look();
         let count = self.look_by(first, buffer, received)?;
         if count > 0 || !both {
             return Ok(count);
         }
-        self.look_by(if first == Way::Any { Way::Connected } else { Way::Any }, buffer, received)
+        self.look_by(if first == SocketRole::Any { SocketRole::Connected } else { SocketRole::Any }, buffer, received)
     }
 
     fn poll_hint(&mut self) -> Option<Hint> {

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use weft_base::{DatagramCounters, PortError, ReceivedDatagrams};
 
 use super::address::Name;
-use super::connected::Way;
+use super::connected::SocketRole;
 use super::control::{Arrival, Control};
 use super::hints::is_of_icmp;
 use super::{PortSocket, RECEIVE_BYTES, UdpPort};
@@ -152,15 +152,15 @@ impl UdpPort {
     /// Polls one of two sockets.
     pub(super) fn look_by(
         &mut self,
-        way: Way,
+        role: SocketRole,
         buffer: &mut [u8],
         received: &mut Vec<ReceivedDatagrams>,
     ) -> Result<usize, PortError> {
-        let count = self.receive_by(way, buffer, received);
+        let count = self.receive_by(role, buffer, received);
         if let Some(connected) = &mut self.connected {
-            connected.note(way, count != Ok(0));
+            connected.note(role, count != Ok(0));
             // Datagrams that arrive before it is closed are lost, as in the network.
-            if way == Way::Connected && connected.is_left && connected.socket.receiver.is_dry {
+            if role == SocketRole::Connected && connected.is_left && connected.socket.receiver.is_dry {
                 self.connected = None;
             }
         }
@@ -169,7 +169,7 @@ impl UdpPort {
 
     pub(super) fn receive_by(
         &mut self,
-        way: Way,
+        role: SocketRole,
         buffer: &mut [u8],
         received: &mut Vec<ReceivedDatagrams>,
     ) -> Result<usize, PortError> {
@@ -180,7 +180,7 @@ impl UdpPort {
         }
         let Self { socket, connected, hints, counters, .. } = self;
         let socket = match connected {
-            Some(connected) if way == Way::Connected => &mut connected.socket,
+            Some(connected) if role == SocketRole::Connected => &mut connected.socket,
             _ => socket,
         };
         for _ in 0..TRIES {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use weft_base::{DatagramBatch, DatagramSent, Ecn, Piece, PortError};
 
 use super::address::Name;
-use super::connected::Way;
+use super::connected::SocketRole;
 use super::control::{Control, Writer};
 use super::hints::{is_of_icmp, is_of_icmp_alone};
 use super::{BATCH_BYTES, BATCH_DATAGRAMS, PortSocket, UdpPort, socket};
@@ -32,8 +32,8 @@ pub(crate) struct Head {
 
 impl Head {
     /// `usual`: the socket's default ECN mark.
-    fn new(batch: &DatagramBatch, to: SocketAddr, is_ipv6_socket: bool, way: Way, usual: Ecn) -> Self {
-        let is_any = way == Way::Any;
+    fn new(batch: &DatagramBatch, to: SocketAddr, is_ipv6_socket: bool, role: SocketRole, usual: Ecn) -> Self {
+        let is_any = role == SocketRole::Any;
         let from = batch.from.filter(|_| is_any);
         let mut control = Control::EMPTY;
         let mut writer = Writer::new(&mut control);
@@ -85,30 +85,30 @@ enum Outcome {
 
 impl UdpPort {
     /// One of the two sockets, the only one if there is no other.
-    fn socket_of(&mut self, way: Way) -> &mut PortSocket {
+    fn socket_of(&mut self, role: SocketRole) -> &mut PortSocket {
         match &mut self.connected {
-            Some(connected) if way == Way::Connected => &mut connected.socket,
+            Some(connected) if role == SocketRole::Connected => &mut connected.socket,
             _ => &mut self.socket,
         }
     }
 
     pub(super) fn send_by(
         &mut self,
-        way: Way,
+        role: SocketRole,
         batch: &DatagramBatch,
         to: SocketAddr,
         pieces: &[Piece<'_>],
     ) -> Result<DatagramSent, PortError> {
         let is_ipv6 = self.local.is_ipv6();
-        let socket = self.socket_of(way);
+        let socket = self.socket_of(role);
         socket.receiver.sends();
         socket.usual_ecn.learn(batch.ecn, socket.held.as_fd(), is_ipv6);
-        let mut head = Head::new(batch, to, is_ipv6, way, socket.usual_ecn.ecn);
+        let mut head = Head::new(batch, to, is_ipv6, role, socket.usual_ecn.ecn);
         let segment = batch.segment_size.max(1) as usize;
         if let [Piece::Bytes(bytes)] = pieces
             && bytes.len() <= segment
         {
-            return self.send_one(way, head, bytes);
+            return self.send_one(role, head, bytes);
         }
         let most = (segment * BATCH_DATAGRAMS as usize).min(BATCH_BYTES as usize).max(segment);
         let mut vectors: Vectors<'_, PIECES> = Vectors::new();
@@ -116,7 +116,7 @@ impl UdpPort {
         let count = vectors.bytes().div_ceil(segment);
         if count > 1 && self.takes_many {
             let message = head.message(vectors.list(), u16::try_from(segment).ok());
-            match self.attempt(way, &message) {
+            match self.attempt(role, &message) {
                 Outcome::Sent => return Ok(DatagramSent::Taken(count as u32)),
                 Outcome::Dropped => {
                     self.counters.dropped += count as u64;
@@ -125,9 +125,9 @@ impl UdpPort {
                 Outcome::NoRoom => return Ok(DatagramSent::Taken(0)),
                 // In a batch it is the batch or a datagram that is too large, and the permitted size is not always
                 // reported.
-                Outcome::TooLarge(_) => return self.send_one_by_one(way, &vectors, head, segment),
+                Outcome::TooLarge(_) => return self.send_one_by_one(role, &vectors, head, segment),
                 Outcome::Failed(libc::EINVAL | libc::EIO) => {
-                    let sent = self.send_one_by_one(way, &vectors, head, segment)?;
+                    let sent = self.send_one_by_one(role, &vectors, head, segment)?;
                     // A single datagram passes, so the kernel refuses the batch.
                     self.takes_many &= !matches!(sent, DatagramSent::Taken(1..));
                     return Ok(sent);
@@ -135,14 +135,14 @@ impl UdpPort {
                 Outcome::Failed(number) => return Err(self.failure(number, &head)),
             }
         }
-        self.send_one_by_one(way, &vectors, head, segment)
+        self.send_one_by_one(role, &vectors, head, segment)
     }
 
     /// Sends one datagram that is in one piece.
-    fn send_one(&mut self, way: Way, mut head: Head, bytes: &[u8]) -> Result<DatagramSent, PortError> {
+    fn send_one(&mut self, role: SocketRole, mut head: Head, bytes: &[u8]) -> Result<DatagramSent, PortError> {
         let mut list = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
         let message = head.message(&mut list, None);
-        match self.attempt(way, &message) {
+        match self.attempt(role, &message) {
             Outcome::Sent => Ok(DatagramSent::Taken(1)),
             Outcome::Dropped => {
                 self.counters.dropped += 1;
@@ -156,7 +156,7 @@ impl UdpPort {
 
     fn send_one_by_one(
         &mut self,
-        way: Way,
+        role: SocketRole,
         vectors: &Vectors<'_, PIECES>,
         mut head: Head,
         segment: usize,
@@ -165,7 +165,7 @@ impl UdpPort {
         for start in (0..vectors.bytes()).step_by(segment) {
             let mut list = vectors.part(start, segment);
             let message = head.message(&mut list, None);
-            match self.attempt(way, &message) {
+            match self.attempt(role, &message) {
                 Outcome::Sent => {}
                 Outcome::Dropped => self.counters.dropped += 1,
                 Outcome::NoRoom => break,
@@ -182,18 +182,18 @@ impl UdpPort {
     /// Sends a message whose header refers to memory that is valid for reads during the call. ICMP about earlier
     /// datagrams never fails it: any host can send that, as fast as the kernel is called. In the worst case the message
     /// is lost.
-    fn attempt(&mut self, way: Way, message: &libc::msghdr) -> Outcome {
-        let fd = self.socket_of(way).held.as_raw_fd();
+    fn attempt(&mut self, role: SocketRole, message: &libc::msghdr) -> Outcome {
+        let fd = self.socket_of(role).held.as_raw_fd();
         let (mut number, mut is_explained) = (0, false);
         for _ in 0..TRIES {
             // SAFETY: The header refers to a name, control data and vectors that live as long as it is borrowed.
             number = match unsafe { send_message(fd, message) } {
                 Ok(_) => {
-                    self.socket_of(way).is_full = false;
+                    self.socket_of(role).is_full = false;
                     return Outcome::Sent;
                 }
                 Err(number) if would_block(number) => {
-                    self.socket_of(way).is_full = true;
+                    self.socket_of(role).is_full = true;
                     return Outcome::NoRoom;
                 }
                 // Reported only with the error queue enabled (udp(7)).
@@ -201,7 +201,8 @@ impl UdpPort {
                 Err(number) => number,
             };
             let Self { hints, socket, connected, .. } = self;
-            let socket = connected.as_ref().filter(|_| way == Way::Connected).map_or(&*socket, |there| &there.socket);
+            let socket =
+                connected.as_ref().filter(|_| role == SocketRole::Connected).map_or(&*socket, |there| &there.socket);
             let drained = hints.drain(socket.as_fd());
             match drained.link_carries {
                 Some(largest) if number == libc::EMSGSIZE => return Outcome::TooLarge(Some(largest)),

@@ -205,12 +205,12 @@ fn payload_is_sent_from_where_it_is() {
 #[test]
 fn ecn_goes_and_comes() {
     let mut bench = Bench::new();
-    let mut ways: Vec<_> = families().into_iter().map(|local| (local, &local[..local.len() - 2])).collect();
+    let mut pairs: Vec<_> = families().into_iter().map(|local| (local, &local[..local.len() - 2])).collect();
     if has_ipv6() {
         // Either family over one socket.
-        ways.extend([("[::]:0", "127.0.0.1"), ("[::]:0", "[::1]")]);
+        pairs.extend([("[::]:0", "127.0.0.1"), ("[::]:0", "[::1]")]);
     }
-    for (local, to) in ways {
+    for (local, to) in pairs {
         let (mut a, mut b) = (bench.bind(local), bench.bind(local));
         let to = loopback(&b, to.trim_matches(['[', ']']));
         for ecn in [Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::Congested] {
@@ -259,12 +259,12 @@ fn make_second(bench: &mut Bench, a: &mut UdpPort, b: &mut UdpPort, batch: &Data
 #[test]
 fn the_peer_that_most_goes_to_has_a_socket_of_its_own() {
     let mut bench = Bench::new();
-    let mut ways: Vec<_> = families().into_iter().map(|local| (local, local.trim_end_matches(":0"))).collect();
-    ways.push(("0.0.0.0:0", "127.0.0.1"));
+    let mut pairs: Vec<_> = families().into_iter().map(|local| (local, local.trim_end_matches(":0"))).collect();
+    pairs.push(("0.0.0.0:0", "127.0.0.1"));
     if has_ipv6() {
-        ways.extend([("[::]:0", "127.0.0.1"), ("[::]:0", "[::1]")]);
+        pairs.extend([("[::]:0", "127.0.0.1"), ("[::]:0", "[::1]")]);
     }
-    for (local, ip) in ways {
+    for (local, ip) in pairs {
         let ip = ip.trim_matches(['[', ']']);
         let (mut a, mut b, mut other) = (bench.bind(local), bench.bind(local), bench.bind(local));
         let from = Some(LocalAddress { ip: ip.parse().unwrap(), interface: 0 });
