@@ -21,7 +21,7 @@ use weft_memory::Registry;
 use weft_ring::{Capacity, Consumer, Producer, Violation};
 
 use super::door::{BORROWS, TAKES_COPIES};
-use super::memory::{Mapping, Way};
+use super::memory::{Direction, Mapping};
 use super::passed::{self, PASSED};
 use super::places::places;
 use super::process::PeerProcess;
@@ -47,7 +47,7 @@ struct Run {
 #[derive(Debug)]
 pub(super) struct Lender {
     mapping: Arc<Mapping>,
-    way: Way,
+    direction: Direction,
     runs: Producer<Shared>,
     /// Lent runs that are not returned, oldest first.
     out: VecDeque<Run>,
@@ -56,13 +56,19 @@ pub(super) struct Lender {
 }
 
 impl Lender {
-    pub(super) fn new(mapping: &Arc<Mapping>, way: Way) -> Self {
-        let number = Box::new(RandomState::new().hash_one(way as u8) | 1);
-        let door = mapping.door(way);
+    pub(super) fn new(mapping: &Arc<Mapping>, direction: Direction) -> Self {
+        let number = Box::new(RandomState::new().hash_one(direction as u8) | 1);
+        let door = mapping.door(direction);
         door.number.store(*number, Ordering::Relaxed);
         door.address.store(&raw const *number as u64, Ordering::Release);
-        let runs = Producer::new(Shared::runs(mapping, way), RUNS);
-        Self { mapping: Arc::clone(mapping), way, runs, out: VecDeque::with_capacity(RUNS.bytes()), _number: number }
+        let runs = Producer::new(Shared::runs(mapping, direction), RUNS);
+        Self {
+            mapping: Arc::clone(mapping),
+            direction,
+            runs,
+            out: VecDeque::with_capacity(RUNS.bytes()),
+            _number: number,
+        }
     }
 
     /// Whether the other side borrows.
@@ -71,7 +77,7 @@ impl Lender {
     }
 
     fn borrows(&self) -> u64 {
-        self.mapping.door(self.way).borrows.load(Ordering::Acquire)
+        self.mapping.door(self.direction).borrows.load(Ordering::Acquire)
     }
 
     /// Passes copies of lent runs, if the other side can't read them any more.
@@ -140,7 +146,7 @@ impl Lender {
     /// Lent memory must not be read any more.
     pub(super) fn revoke(&self) {
         if self.has_lent() {
-            self.mapping.door(self.way).revoked.store(1, Ordering::SeqCst);
+            self.mapping.door(self.direction).revoked.store(1, Ordering::SeqCst);
             // Before any later write to that memory.
             fence(Ordering::SeqCst);
         }
@@ -151,7 +157,7 @@ impl Lender {
 #[derive(Debug)]
 pub(super) struct Borrower {
     mapping: Arc<Mapping>,
-    way: Way,
+    direction: Direction,
     runs: Consumer<Shared>,
     reach: Reach,
 }
@@ -168,14 +174,14 @@ enum Reach {
 }
 
 impl Borrower {
-    pub(super) fn new(mapping: &Arc<Mapping>, way: Way) -> Self {
-        let runs = Consumer::new(Shared::runs(mapping, way), RUNS);
-        Self { mapping: Arc::clone(mapping), way, runs, reach: Reach::Nothing }
+    pub(super) fn new(mapping: &Arc<Mapping>, direction: Direction) -> Self {
+        let runs = Consumer::new(Shared::runs(mapping, direction), RUNS);
+        Self { mapping: Arc::clone(mapping), direction, runs, reach: Reach::Nothing }
     }
 
     /// Tries to read the memory of a process, and reports success to the other side if it is its own.
     pub(super) fn begin(&mut self, socket: &Socket) -> bool {
-        let door = self.mapping.door(self.way);
+        let door = self.mapping.door(self.direction);
         let address = door.address.load(Ordering::Acquire);
         let number = door.number.load(Ordering::Relaxed);
         if number == 0 {
@@ -243,7 +249,7 @@ impl Borrower {
     /// Tells the other side that its memory cannot be read any more.
     pub(super) fn ask_for_copies(&mut self, socket: &Socket) {
         self.reach = Reach::Copies;
-        self.mapping.door(self.way).borrows.store(TAKES_COPIES, Ordering::SeqCst);
+        self.mapping.door(self.direction).borrows.store(TAKES_COPIES, Ordering::SeqCst);
         // This wakes it in any case.
         let _ = passing::send(socket, &[0]);
     }
@@ -265,7 +271,7 @@ impl Borrower {
     pub(super) fn give_back(&mut self) -> Result<bool, PortError> {
         // After all reads of that memory.
         fence(Ordering::SeqCst);
-        if self.mapping.door(self.way).revoked.load(Ordering::SeqCst) != 0 {
+        if self.mapping.door(self.direction).revoked.load(Ordering::SeqCst) != 0 {
             return Err(PortError::Reset);
         }
         Ok(self.runs.consume(1))

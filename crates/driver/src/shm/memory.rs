@@ -63,11 +63,11 @@ const fn length(capacity: Capacity) -> usize {
 
 /// Which of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From the caller to the listener.
-    There,
+    ToListener,
     /// From the listener to the caller.
-    Back,
+    ToCaller,
 }
 
 /// The identity of a file: unique as long as it is open or mapped somewhere.
@@ -141,55 +141,55 @@ impl Mapping {
 
     /// The shared words of a ring.
     #[inline]
-    pub(super) fn block(&self, way: Way) -> &Block {
+    pub(super) fn block(&self, direction: Direction) -> &Block {
         // SAFETY: Inside the mapping, and aligned, for the mapping starts on a page. It consists of atomics, for which
         // all bytes are valid and which others may change at any time, in this process or another. It stays as long as
         // `self`.
-        unsafe { self.start.add(way as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
+        unsafe { self.start.add(direction as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
     }
 
     /// The shared words of the lent runs.
     #[inline]
-    pub(super) fn runs(&self, way: Way) -> &Block {
+    pub(super) fn runs(&self, direction: Direction) -> &Block {
         // SAFETY: As in `block`.
-        unsafe { self.start.add(RUNS_AT + way as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
+        unsafe { self.start.add(RUNS_AT + direction as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
     }
 
     /// The door of this direction.
     #[inline]
-    pub(super) fn door(&self, way: Way) -> &Door {
+    pub(super) fn door(&self, direction: Direction) -> &Door {
         // SAFETY: As in `block`; a door consists of atomics too.
-        unsafe { self.start.add(DOORS_AT + way as usize * size_of::<Door>()).cast::<Door>().as_ref() }
+        unsafe { self.start.add(DOORS_AT + direction as usize * size_of::<Door>()).cast::<Door>().as_ref() }
     }
 
     #[inline]
-    fn bytes(&self, way: Way, span: Span) -> *mut u8 {
+    fn bytes(&self, direction: Direction, span: Span) -> *mut u8 {
         let capacity = self.capacity.bytes();
         assert!(span.offset <= capacity && span.length <= capacity - span.offset, "{span:?} of {capacity} bytes");
         // SAFETY: Inside the mapping, as checked above.
-        unsafe { self.start.as_ptr().add(HEAD_BYTES + way as usize * capacity + span.offset) }
+        unsafe { self.start.as_ptr().add(HEAD_BYTES + direction as usize * capacity + span.offset) }
     }
 
     /// Copies into a ring.
     ///
     /// # Safety
     /// `from` is valid for reads of as many bytes until this returns. Others may change them meanwhile.
-    pub(super) unsafe fn copy_in(&self, way: Way, span: Span, from: *const u8) {
+    pub(super) unsafe fn copy_in(&self, direction: Direction, span: Span, from: *const u8) {
         // SAFETY: The destination lies in the mapping, and no reference to it exists; the source is the caller's
         // promise, and is other memory. Where others write either at the same time, the bytes are wrong and nothing
         // else: no decision depends on them here.
-        unsafe { ptr::copy_nonoverlapping(from, self.bytes(way, span), span.length) };
+        unsafe { ptr::copy_nonoverlapping(from, self.bytes(direction, span), span.length) };
     }
 
     /// Copies out of a ring.
     ///
     /// # Safety
     /// `to` is valid for writes of as many bytes until this returns. Others may read and write them meanwhile.
-    pub(super) unsafe fn copy_out(&self, way: Way, span: Span, to: *mut u8) {
+    pub(super) unsafe fn copy_out(&self, direction: Direction, span: Span, to: *mut u8) {
         // A polled flag may be among these: it becomes visible after everything that was placed before.
         fence(Ordering::Release);
         // SAFETY: As in `copy_in`, in the other direction.
-        unsafe { ptr::copy_nonoverlapping(self.bytes(way, span), to, span.length) };
+        unsafe { ptr::copy_nonoverlapping(self.bytes(direction, span), to, span.length) };
     }
 }
 
@@ -259,17 +259,17 @@ mod tests {
         let fd = make(capacity()).unwrap();
         let (one, other) =
             (Mapping::map(fd.as_fd(), capacity()).unwrap(), Mapping::map(fd.as_fd(), capacity()).unwrap());
-        one.block(Way::Back).store(Word::Consumed, 7);
-        assert_eq!(other.block(Way::Back).load(Word::Consumed), 7);
-        assert_eq!(other.block(Way::There).load(Word::Consumed), 0);
+        one.block(Direction::ToCaller).store(Word::Consumed, 7);
+        assert_eq!(other.block(Direction::ToCaller).load(Word::Consumed), 7);
+        assert_eq!(other.block(Direction::ToListener).load(Word::Consumed), 0);
         let (span, mut read) = (Span { offset: 4090, length: 6 }, [0; 6]);
         // SAFETY: Arrays as long as the span.
-        unsafe { one.copy_in(Way::There, span, b"at end".as_ptr()) };
+        unsafe { one.copy_in(Direction::ToListener, span, b"at end".as_ptr()) };
         // SAFETY: As above.
-        unsafe { other.copy_out(Way::There, span, read.as_mut_ptr()) };
+        unsafe { other.copy_out(Direction::ToListener, span, read.as_mut_ptr()) };
         assert_eq!(&read, b"at end");
         // SAFETY: As above.
-        unsafe { other.copy_out(Way::Back, Span { offset: 0, length: 6 }, read.as_mut_ptr()) };
+        unsafe { other.copy_out(Direction::ToCaller, Span { offset: 0, length: 6 }, read.as_mut_ptr()) };
         assert_eq!(read, [0; 6], "the rings do not overlap");
     }
 

@@ -9,7 +9,7 @@ use weft_memory::{Fault, Registry, touch_foreign};
 use weft_ring::{Consumer, Producer, Rest, Span, Spans, Violation};
 
 use super::lending::{Borrower, Lender};
-use super::memory::{Mapping, Way};
+use super::memory::{Direction, Mapping};
 use super::passed;
 use super::shared::Shared;
 use crate::vectors::Vectors;
@@ -57,8 +57,8 @@ impl From<Fault> for Stop {
 #[derive(Debug)]
 pub(super) struct Rings {
     mapping: Arc<Mapping>,
-    outward: Way,
-    inward: Way,
+    outward: Direction,
+    inward: Direction,
     producer: Producer<Shared>,
     consumer: Consumer<Shared>,
     pub(super) lender: Lender,
@@ -68,8 +68,8 @@ pub(super) struct Rings {
 impl Rings {
     pub(super) fn new(mapping: Mapping, side: Side) -> Self {
         let (outward, inward) = match side {
-            Side::Connected => (Way::There, Way::Back),
-            Side::Accepted => (Way::Back, Way::There),
+            Side::Connected => (Direction::ToListener, Direction::ToCaller),
+            Side::Accepted => (Direction::ToCaller, Direction::ToListener),
         };
         let mapping = Arc::new(mapping);
         let capacity = mapping.capacity();

@@ -4,30 +4,30 @@ use std::sync::Arc;
 
 use weft_ring::{Block, Word, Words};
 
-use super::memory::{Mapping, Way};
+use super::memory::{Direction, Mapping};
 
 /// The shared words of one ring, and their mapping.
 #[derive(Debug)]
 pub(super) struct Shared {
     mapping: Arc<Mapping>,
-    way: Way,
+    direction: Direction,
     /// Whether it is a ring of lent runs.
     is_runs: bool,
 }
 
 impl Shared {
-    pub(super) fn bytes(mapping: &Arc<Mapping>, way: Way) -> Self {
-        Self { mapping: Arc::clone(mapping), way, is_runs: false }
+    pub(super) fn bytes(mapping: &Arc<Mapping>, direction: Direction) -> Self {
+        Self { mapping: Arc::clone(mapping), direction, is_runs: false }
     }
 
     /// Those of the lent runs.
-    pub(super) fn runs(mapping: &Arc<Mapping>, way: Way) -> Self {
-        Self { mapping: Arc::clone(mapping), way, is_runs: true }
+    pub(super) fn runs(mapping: &Arc<Mapping>, direction: Direction) -> Self {
+        Self { mapping: Arc::clone(mapping), direction, is_runs: true }
     }
 
     #[inline]
     fn block(&self) -> &Block {
-        if self.is_runs { self.mapping.runs(self.way) } else { self.mapping.block(self.way) }
+        if self.is_runs { self.mapping.runs(self.direction) } else { self.mapping.block(self.direction) }
     }
 }
 

@@ -14,7 +14,7 @@ use weft_memory::{Access, Limits, LocalRight, Registry};
 use weft_ring::{BROKEN, Capacity, END, Word, Words};
 
 use super::hello::{DECLINED, Hello};
-use super::memory::{self, Mapping, Way};
+use super::memory::{self, Direction, Mapping};
 use super::name::name_of;
 use crate::fork::{Sleeper, in_child, start_child, status_of};
 use crate::notice::said_by_child;
@@ -389,8 +389,8 @@ impl Stranger {
         (Self { socket, mapping }, port)
     }
 
-    fn write(&self, way: Way, word: Word, value: u64) {
-        self.mapping.block(way).store(word, value);
+    fn write(&self, direction: Direction, word: Word, value: u64) {
+        self.mapping.block(direction).store(word, value);
         passing::send(&self.socket, &[0]).unwrap();
     }
 }
@@ -401,15 +401,15 @@ fn positions_that_jump_end_that_connection() {
     let mut bench = Bench::new();
     for position in [4097, u64::MAX >> 2, 4097 | END] {
         let (stranger, mut port) = Stranger::connect(&mut bench);
-        stranger.write(Way::There, Word::Produced, position);
+        stranger.write(Direction::ToListener, Word::Produced, position);
         assert_eq!(bench.end(&mut port), broken, "{position:x}");
         assert_eq!(port.send(&[Piece::Bytes(b"x")]), Err(PortError::System(libc::EPROTO)));
     }
     let (stranger, mut port) = Stranger::connect(&mut bench);
-    stranger.write(Way::Back, Word::Consumed, 1);
+    stranger.write(Direction::ToCaller, Word::Consumed, 1);
     assert_eq!(port.send(&[Piece::Bytes(&[0; 5000])]), Err(PortError::System(libc::EPROTO)));
     let (stranger, mut port) = Stranger::connect(&mut bench);
-    stranger.write(Way::There, Word::Produced, BROKEN);
+    stranger.write(Direction::ToListener, Word::Produced, BROKEN);
     assert_eq!(bench.end(&mut port), Err(PortError::Reset));
 }
 
@@ -419,9 +419,9 @@ fn who_dies_is_missed_once_its_last_words_are_read() {
     let (stranger, mut port) = Stranger::connect(&mut bench);
     // SAFETY: An array as long as the span.
     unsafe {
-        stranger.mapping.copy_in(Way::There, weft_ring::Span { offset: 0, length: 5 }, b"words".as_ptr());
+        stranger.mapping.copy_in(Direction::ToListener, weft_ring::Span { offset: 0, length: 5 }, b"words".as_ptr());
     }
-    stranger.write(Way::There, Word::Produced, 5);
+    stranger.write(Direction::ToListener, Word::Produced, 5);
     drop(stranger);
     assert_eq!(bench.receive_exactly(&mut port, 5), b"words");
     assert_eq!(bench.end(&mut port), Err(PortError::Reset));
@@ -444,7 +444,7 @@ fn signals_for_nothing_do_no_harm() {
         bench.network.arm_port(&mut port, Token(3), READ).unwrap();
     }
     bench.network.arm_port(&mut port, Token(3), READ).unwrap();
-    stranger.write(Way::There, Word::Produced, 3);
+    stranger.write(Direction::ToListener, Word::Produced, 3);
     assert!(bench.wait().iter().any(|ready| ready.token == Token(3)));
     assert_eq!(bench.receive_exactly(&mut port, 3), [0; 3]);
     // A ring that is never emptied accepts its capacity.

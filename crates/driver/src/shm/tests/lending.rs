@@ -128,7 +128,7 @@ fn lending_stranger(bench: &mut Bench) -> (Stranger, HostPort, Box<u64>) {
     let (stranger, mut port) = Stranger::connect(bench);
     assert!(!port.begin_borrowing(), "nothing that proves it is there");
     let number = Box::new(4711);
-    let door = stranger.mapping.door(Way::There);
+    let door = stranger.mapping.door(Direction::ToListener);
     for (address, said, good) in [(NOWHERE, 4711, false), (&raw const *number as u64, 4712, false)] {
         door.address.store(address, Ordering::SeqCst);
         door.number.store(said, Ordering::SeqCst);
@@ -163,31 +163,31 @@ fn what_a_stranger_says_of_its_loans_is_judged() {
     assert_eq!(port.borrow_into(&at(here), &back), Err(broken(libc::EPROTO)));
     // One at an invalid address; and one whose end is at an invalid address.
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
-    stranger.mapping.runs(Way::There).store(Word::Produced, 1);
+    stranger.mapping.runs(Direction::ToListener).store(Word::Produced, 1);
     assert_eq!(port.borrow_into(&at(NOWHERE), &back), Err(PortError::Unreadable(libc::EFAULT)));
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
-    stranger.mapping.runs(Way::There).store(Word::Produced, 1);
+    stranger.mapping.runs(Direction::ToListener).store(Word::Produced, 1);
     let end = before_nothing();
     assert_eq!(port.borrow_into(&at(end), &back), Err(PortError::Unreadable(libc::EFAULT)));
     // More runs than there can be.
     let (stranger, mut port, number) = lending_stranger(&mut bench);
-    stranger.mapping.runs(Way::There).store(Word::Produced, 65);
+    stranger.mapping.runs(Direction::ToListener).store(Word::Produced, 65);
     assert_eq!(port.borrow_into(&at(&raw const *number as u64), &back), Err(broken(libc::EPROTO)));
     // Ended: another process may have its number.
     let (stranger, mut port, number) = lending_stranger(&mut bench);
-    stranger.mapping.runs(Way::There).store(Word::Produced, 1);
+    stranger.mapping.runs(Direction::ToListener).store(Word::Produced, 1);
     drop(stranger);
     assert_eq!(port.borrow_into(&at(&raw const *number as u64), &back), Err(PortError::Reset));
     // It returns a run that it never borrowed.
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
-    stranger.mapping.door(Way::Back).borrows.store(1, Ordering::SeqCst);
+    stranger.mapping.door(Direction::ToCaller).borrows.store(1, Ordering::SeqCst);
     assert!(port.can_lend());
     port.lend(&back, &mut [Lent::default()]).unwrap();
-    stranger.mapping.runs(Way::Back).store(Word::Consumed, 2);
+    stranger.mapping.runs(Direction::ToCaller).store(Word::Consumed, 2);
     assert_eq!(port.take_returned(), Err(broken(libc::EPROTO)));
     // It has ended, and returns nothing.
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
-    stranger.mapping.door(Way::Back).borrows.store(1, Ordering::SeqCst);
+    stranger.mapping.door(Direction::ToCaller).borrows.store(1, Ordering::SeqCst);
     port.lend(&back, &mut [Lent::default()]).unwrap();
     assert_eq!(port.take_returned(), Ok(0));
     drop(stranger);
@@ -234,10 +234,10 @@ fn leave_a_socket(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: 
     let memory = memory::make(capacity).unwrap();
     let mapping = Mapping::map(memory.as_fd(), capacity).unwrap();
     let number = Box::new(4711_u64);
-    let door = mapping.door(Way::There);
+    let door = mapping.door(Direction::ToListener);
     door.address.store(&raw const *number as u64, Ordering::SeqCst);
     door.number.store(*number, Ordering::SeqCst);
-    mapping.runs(Way::There).store(Word::Produced, 1);
+    mapping.runs(Direction::ToListener).store(Word::Produced, 1);
     let hello = Hello { capacity, from: "127.0.0.9:9".parse().unwrap(), to: remote };
     passing::send_with(&socket, &hello.encode(), memory.as_fd()).unwrap();
     told.read_exact(&mut [0]).unwrap();
@@ -390,7 +390,8 @@ fn what_is_passed_in_place_of_loans_is_judged() {
     {
         let (stranger, _port) = Stranger::connect(&mut bench);
         let (own, other) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
-        let mut lender = super::super::lending::Lender::new(&std::sync::Arc::new(stranger.mapping), Way::Back);
+        let mut lender =
+            super::super::lending::Lender::new(&std::sync::Arc::new(stranger.mapping), Direction::ToCaller);
         passing::send(&other, &[0]).unwrap();
         passing::send_with(&other, &[super::super::passed::PASSED], passed).unwrap();
         assert_eq!(super::super::passed::take(&own, || lender.pass(&own), &bench.registry, &back), outcome);
