@@ -26,7 +26,7 @@ const MOST_CAPACITY: u32 = CAPACITY;
 /// There are no packets; segments are as long as loopback's.
 const SEGMENT_SIZE: u32 = 65_483;
 /// After this many empty polls the port checks whether the other side is still there.
-const LOOK_AFTER: u32 = 256;
+const CHECK_AFTER: u32 = 256;
 /// The maximum number of signals read from the socket at a time. A peer that sends more only causes spurious wake-ups.
 const MOST_SIGNALS: usize = 512;
 
@@ -136,7 +136,7 @@ impl ShmPort {
             .sleep_to_read(least)
             .and_then(|reads| Ok(reads & rings.sleep_to_write(interest.writable, self.was_short)?));
         // The next call finds the violation again, and reports it.
-        self.empty = LOOK_AFTER;
+        self.empty = CHECK_AFTER;
         self.wake(wakes);
         waits.unwrap_or(false)
     }
@@ -221,12 +221,12 @@ impl ShmPort {
 
     /// The number of readable bytes. Checked in this order so that everything that a process has written before it
     /// ended is seen.
-    fn look(&mut self) -> Result<(usize, Rest), PortError> {
+    fn readable(&mut self) -> Result<(usize, Rest), PortError> {
         let Stage::Standing(rings) = &mut self.stage else { return Ok((0, Rest::Open)) };
-        let mut found = rings.look();
+        let mut found = rings.readable();
         if found == Ok((0, Rest::Open)) && self.check_gone() {
             let Stage::Standing(rings) = &mut self.stage else { return Ok((0, Rest::Open)) };
-            found = rings.look();
+            found = rings.readable();
             if found == Ok((0, Rest::Open)) {
                 self.drain();
                 return Err(self.fail(self.why_gone()));
@@ -243,7 +243,7 @@ impl ShmPort {
     /// Whether the other side is gone, which is checked now and then.
     fn check_gone(&mut self) -> bool {
         self.empty += 1;
-        if self.empty >= LOOK_AFTER && !self.is_gone {
+        if self.empty >= CHECK_AFTER && !self.is_gone {
             self.empty = 0;
             self.is_gone = self.socket.as_ref().is_none_or(|socket| passing::has_hung_up(socket));
         }
@@ -252,7 +252,7 @@ impl ShmPort {
 
     /// Nothing was written: there may never be room again. A side that only waits to send may not receive any more.
     #[cold]
-    fn find_room_in_vain(&mut self) -> Result<usize, PortError> {
+    fn on_full(&mut self) -> Result<usize, PortError> {
         if self.check_gone() { Err(self.why_gone()) } else { Ok(0) }
     }
 
@@ -313,7 +313,7 @@ impl Port for ShmPort {
             let moved = written.map_err(|violation| self.caught(violation))?;
             self.wake(moved.wakes);
             self.was_short = moved.bytes < bytes.len();
-            return if moved.bytes == 0 { self.find_room_in_vain() } else { Ok(moved.bytes) };
+            return if moved.bytes == 0 { self.on_full() } else { Ok(moved.bytes) };
         }
         let mut sent = 0;
         self.was_short = false;
@@ -331,7 +331,7 @@ impl Port for ShmPort {
                 Err(error) => return Err(error),
             }
         }
-        if sent == 0 { self.find_room_in_vain() } else { Ok(sent) }
+        if sent == 0 { self.on_full() } else { Ok(sent) }
     }
 
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
@@ -341,7 +341,7 @@ impl Port for ShmPort {
         if matches!(self.stage, Stage::Accepting) && !self.go_on()? {
             return Ok(Received::Nothing);
         }
-        let found = self.look()?;
+        let found = self.readable()?;
         match found {
             (_, Rest::Broken) => return Err(self.fail(PortError::Reset)),
             (0, Rest::End) => return Ok(Received::End),
@@ -375,7 +375,7 @@ impl Port for ShmPort {
     fn is_still(&mut self) -> bool {
         let Stage::Standing(rings) = &self.stage else { return false };
         // Now and then a receive checks whether the other side is still there.
-        let is_still = self.broken.is_none() && !self.is_gone && rings.is_still() && self.empty + 1 < LOOK_AFTER;
+        let is_still = self.broken.is_none() && !self.is_gone && rings.is_still() && self.empty + 1 < CHECK_AFTER;
         self.empty += u32::from(is_still);
         is_still
     }
@@ -387,7 +387,7 @@ impl Port for ShmPort {
     fn check_peer(&mut self, _now: Time) -> Result<(), PortError> {
         // The next receive checks whether the other side is there. A program that is suspended is waited for, as over
         // TCP.
-        self.empty = LOOK_AFTER;
+        self.empty = CHECK_AFTER;
         Ok(())
     }
 

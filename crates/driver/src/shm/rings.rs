@@ -152,12 +152,12 @@ impl Rings {
 
     /// The number of readable bytes, and what follows them.
     #[inline]
-    pub(super) fn look(&mut self) -> Result<(usize, Rest), Violation> {
+    pub(super) fn readable(&mut self) -> Result<(usize, Rest), Violation> {
         let available = self.consumer.look()?;
         Ok((available.bytes, available.rest))
     }
 
-    /// Reads the bytes that are there, as far as there is room. After [`Rings::look`].
+    /// Reads the bytes that are there, as far as there is room. After [`Rings::readable`].
     ///
     /// # Errors
     /// The memory of the vectors is gone.
