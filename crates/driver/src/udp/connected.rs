@@ -20,10 +20,10 @@ const SENDS: u32 = 64;
 const GROWTH: u32 = 4;
 const MOST_SENDS: u32 = 1 << 24;
 /// After the second socket was made the unconnected one is polled first in at most this many polls.
-const LOOKS_BEHIND: u32 = 16;
+const ANY_FIRST_POLLS: u32 = 16;
 /// The unconnected one is polled every time until this many polls were empty, then once in this many.
-const REST_LOOKS: u32 = 64;
-const REST_EVERY: u32 = 8;
+const IDLE_POLLS: u32 = 64;
+const IDLE_INTERVAL: u32 = 8;
 
 /// A socket of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +114,8 @@ impl Connected {
     }
 
     /// The socket to poll first, and whether also to poll the other if that one is empty.
-    pub(super) fn look(&mut self) -> (SocketRole, bool) {
-        self.order.look()
+    pub(super) fn next_poll(&mut self) -> (SocketRole, bool) {
+        self.order.next_poll()
     }
 
     /// Records the result of a poll of one of them.
@@ -124,7 +124,7 @@ impl Connected {
     }
 
     /// The next polls are of both.
-    pub(super) fn look_at_both(&mut self) {
+    pub(super) fn poll_both(&mut self) {
         self.order.idle = 0;
     }
 }
@@ -132,7 +132,7 @@ impl Connected {
 /// The order of polls of both sockets.
 #[derive(Debug)]
 struct Order {
-    looks: u32,
+    polls: u32,
     /// Consecutive empty polls of the unconnected one.
     idle: u32,
     /// Polls in which the unconnected one is first: until the datagrams from before the second socket were received, or
@@ -142,17 +142,17 @@ struct Order {
 
 impl Order {
     const fn new() -> Self {
-        Self { looks: 0, idle: 0, behind: LOOKS_BEHIND }
+        Self { polls: 0, idle: 0, behind: ANY_FIRST_POLLS }
     }
 
-    fn look(&mut self) -> (SocketRole, bool) {
-        self.looks = self.looks.wrapping_add(1);
+    fn next_poll(&mut self) -> (SocketRole, bool) {
+        self.polls = self.polls.wrapping_add(1);
         if self.behind > 0 {
             self.behind -= 1;
             return (SocketRole::Any, true);
         }
-        let (both, turn) = (self.idle < REST_LOOKS, self.looks.is_multiple_of(REST_EVERY));
-        let any_first = turn || both && self.looks.is_multiple_of(2);
+        let (both, turn) = (self.idle < IDLE_POLLS, self.polls.is_multiple_of(IDLE_INTERVAL));
+        let any_first = turn || both && self.polls.is_multiple_of(2);
         (if any_first { SocketRole::Any } else { SocketRole::Connected }, both || any_first)
     }
 
@@ -168,38 +168,41 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn looks(order: &mut Order, any_brings: bool, count: usize) -> Vec<(SocketRole, bool)> {
-        let look = |order: &mut Order| {
-            let (first, both) = order.look();
+    fn polls(order: &mut Order, any_brings: bool, count: usize) -> Vec<(SocketRole, bool)> {
+        let poll = |order: &mut Order| {
+            let (first, both) = order.next_poll();
             if both || first == SocketRole::Any {
                 order.note(SocketRole::Any, any_brings);
             }
             (first, both)
         };
-        (0..count).map(|_| look(order)).collect()
+        (0..count).map(|_| poll(order)).collect()
     }
 
     #[test]
     fn what_came_before_goes_first_but_keeps_nobody_waiting_for_ever() {
         let mut order = Order::new();
-        assert_eq!(looks(&mut order, true, LOOKS_BEHIND as usize), [(SocketRole::Any, true); LOOKS_BEHIND as usize]);
-        let then = looks(&mut order, true, 16);
+        assert_eq!(
+            polls(&mut order, true, ANY_FIRST_POLLS as usize),
+            [(SocketRole::Any, true); ANY_FIRST_POLLS as usize]
+        );
+        let then = polls(&mut order, true, 16);
         let first = |role| then.iter().filter(|(first, _)| *first == role).count();
         assert_eq!([first(SocketRole::Connected), first(SocketRole::Any)], [8, 8], "{then:?}");
         let mut order = Order::new();
-        assert_eq!(looks(&mut order, false, 2)[0], (SocketRole::Any, true));
+        assert_eq!(polls(&mut order, false, 2)[0], (SocketRole::Any, true));
         assert_eq!(order.behind, 0, "nothing had come before");
     }
 
     #[test]
     fn at_which_nothing_comes_is_looked_at_now_and_then() {
         let mut order = Order::new();
-        looks(&mut order, false, 200);
-        let then = looks(&mut order, false, 80);
+        polls(&mut order, false, 200);
+        let then = polls(&mut order, false, 80);
         assert_eq!(then.iter().filter(|(first, _)| *first == SocketRole::Any).count(), 10);
         assert!(then.iter().all(|(first, both)| *both == (*first == SocketRole::Any)));
         order.idle = 0;
-        assert!(looks(&mut order, false, REST_LOOKS as usize).iter().all(|(_, both)| *both), "both are looked at");
+        assert!(polls(&mut order, false, IDLE_POLLS as usize).iter().all(|(_, both)| *both), "both are looked at");
     }
 
     #[test]

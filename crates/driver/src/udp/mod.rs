@@ -142,7 +142,7 @@ impl UdpPort {
         let watched = self.watched.insert((Arc::clone(epoll), key, interest));
         let Some(connected) = &mut self.connected else { return self.socket.watch(watched, true) };
         if interest != Interest::NOTHING {
-            connected.look_at_both();
+            connected.poll_both();
         }
         connected.socket.watch(watched, false)?;
         self.socket.watch(watched, !connected.socket.is_full)
@@ -184,12 +184,12 @@ impl DatagramPort for UdpPort {
 
     fn receive(&mut self, buffer: &mut [u8], received: &mut Vec<ReceivedDatagrams>) -> Result<usize, PortError> {
         let Some(connected) = &mut self.connected else { return self.receive_by(SocketRole::Any, buffer, received) };
-        let (first, both) = connected.look();
-        let count = self.look_by(first, buffer, received)?;
+        let (first, both) = connected.next_poll();
+        let count = self.poll_one(first, buffer, received)?;
         if count > 0 || !both {
             return Ok(count);
         }
-        self.look_by(if first == SocketRole::Any { SocketRole::Connected } else { SocketRole::Any }, buffer, received)
+        self.poll_one(if first == SocketRole::Any { SocketRole::Connected } else { SocketRole::Any }, buffer, received)
     }
 
     fn poll_hint(&mut self) -> Option<Hint> {

@@ -150,7 +150,7 @@ impl Receiver {
 
 impl UdpPort {
     /// Polls one of two sockets.
-    pub(super) fn look_by(
+    pub(super) fn poll_one(
         &mut self,
         role: SocketRole,
         buffer: &mut [u8],
