@@ -31,7 +31,7 @@ pub(crate) struct CpuAffinity(Mutex<State>);
 struct State {
     tie: Option<Tie>,
     /// When the machine's load was last read, whether it was full, and whether it was full before.
-    looked: Option<(Instant, bool, bool)>,
+    measured: Option<(Instant, bool, bool)>,
 }
 
 /// A thread that is pinned to one processor.
@@ -72,16 +72,16 @@ impl State {
     /// Whether the machine is full; the state changes after two readings that agree.
     fn is_full(&mut self, ask: impl FnOnce() -> bool) -> bool {
         let now = Instant::now();
-        match self.looked {
+        match self.measured {
             Some((at, _, answer)) if now.duration_since(at) < EVERY => answer,
             Some((_, last, answer)) => {
                 let seen = ask();
                 let answer = if seen == last { seen } else { answer };
-                self.looked = Some((now, seen, answer));
+                self.measured = Some((now, seen, answer));
                 answer
             }
             None => {
-                self.looked = Some((now, ask(), false));
+                self.measured = Some((now, ask(), false));
                 false
             }
         }
@@ -140,7 +140,7 @@ mod tests {
     /// On a machine that has been this full for long.
     fn follow(cpu_affinity: &CpuAffinity, wanted: Option<u32>, is_full: bool) -> bool {
         let seen = Instant::now().checked_sub(EVERY).unwrap();
-        cpu_affinity.0.lock().unwrap().looked = Some((seen, is_full, is_full));
+        cpu_affinity.0.lock().unwrap().measured = Some((seen, is_full, is_full));
         cpu_affinity.follow(wanted, || is_full)
     }
 
@@ -202,20 +202,20 @@ mod tests {
     }
 
     #[test]
-    fn one_look_changes_nothing() {
+    fn one_reading_changes_nothing() {
         let mut state = State::default();
-        let mut look = |full: bool| {
-            if let Some(looked) = &mut state.looked {
-                looked.0 -= EVERY;
+        let mut read = |full: bool| {
+            if let Some(measured) = &mut state.measured {
+                measured.0 -= EVERY;
             }
             state.is_full(|| full)
         };
         assert_eq!(
-            [true, false, true, true, false, true, false, false].map(&mut look),
+            [true, false, true, true, false, true, false, false].map(&mut read),
             [false, false, false, true, true, true, true, false]
         );
         // Read just now, however long this thread has not run since.
-        state.looked.as_mut().unwrap().0 = Instant::now() + Duration::from_secs(3600);
+        state.measured.as_mut().unwrap().0 = Instant::now() + Duration::from_secs(3600);
         assert!(!state.is_full(|| panic!("asked again at once")));
     }
 }

@@ -96,9 +96,9 @@ mod tests {
     fn bytes_that_nobody_acknowledges_are_a_loss_in_time() {
         let mut pulse = sent();
         // The last answer was long before.
-        let looks =
+        let checks =
             (101..).map(|now| (now, Answers { unacknowledged: true, last: since(3, now), ..Answers::default() }));
-        let (lost, _) = looks.into_iter().find(|(now, answers)| pulse.is_lost(at(*now), *answers)).unwrap();
+        let (lost, _) = checks.into_iter().find(|(now, answers)| pulse.is_lost(at(*now), *answers)).unwrap();
         assert_eq!(lost, 115);
     }
 

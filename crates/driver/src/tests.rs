@@ -46,7 +46,7 @@ impl Bench {
         ready
     }
 
-    fn look(&mut self) -> Vec<Readiness> {
+    fn poll(&mut self) -> Vec<Readiness> {
         let mut ready = Vec::new();
         self.network.wait(Some(Duration::ZERO), &mut ready).unwrap();
         ready
@@ -426,5 +426,5 @@ fn a_watch_sleeps_until_its_network_has_something_to_do_and_takes_nothing() {
     // The same for a call that ends the network's own wait.
     bench.network.waker().wake();
     watch.sleep(None);
-    assert_eq!(bench.look(), []);
+    assert_eq!(bench.poll(), []);
 }

@@ -23,7 +23,7 @@ impl Directory {
         Board::create_in(&self.0, "a test", &NAMES, 2, SHAPE).unwrap()
     }
 
-    fn look(&self) -> Boards {
+    fn read(&self) -> Boards {
         boards_in(std::slice::from_ref(&self.0))
     }
 
@@ -73,7 +73,7 @@ fn what_is_published_is_read_until_the_board_goes() {
     board.publish_table(1, &[[1, 2, 3], [4, 5, 6], [7, 8, 9]]);
     board.publish_table(2, &[[1, 2, 3]]);
 
-    let found = directory.look();
+    let found = directory.read();
     let [snapshot] = &found.live[..] else { panic!("{found:?}") };
     assert_eq!((snapshot.pid, snapshot.nic, &snapshot.title[..]), (process::own_pid().unwrap(), 0, "a test"));
     assert_eq!(snapshot.process, process::name(snapshot.pid));
@@ -84,7 +84,7 @@ fn what_is_published_is_read_until_the_board_goes() {
     assert!(found.skipped.is_empty());
 
     drop(board);
-    assert!(directory.look().live.is_empty());
+    assert!(directory.read().live.is_empty());
     assert_eq!(directory.files(), 0);
 }
 
@@ -93,11 +93,11 @@ fn nics_of_one_process_are_numbered() {
     let directory = Directory::new("numbers");
     let boards = [directory.create(), directory.create(), directory.create()];
     let numbers = |found: &Boards| found.live.iter().map(|board| board.nic).collect::<Vec<_>>();
-    assert_eq!(numbers(&directory.look()), [0, 1, 2]);
+    assert_eq!(numbers(&directory.read()), [0, 1, 2]);
     let [_, second, _] = boards;
     drop(second);
     let _board = directory.create();
-    assert!(numbers(&directory.look()).contains(&1));
+    assert!(numbers(&directory.read()).contains(&1));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_child_neither_writes_nor_removes() {
         0
     });
     assert_eq!(status, 0);
-    let found = directory.look();
+    let found = directory.read();
     assert_eq!(found.live[0].engines[0], [1, 2, 3]);
 }
 
@@ -130,7 +130,7 @@ fn leave_behind(directory: &Directory) {
 fn who_looks_removes_what_the_dead_have_left() {
     let directory = Directory::new("dead");
     leave_behind(&directory);
-    let found = directory.look();
+    let found = directory.read();
     assert!(found.live.is_empty() && found.skipped.is_empty());
     assert_eq!(directory.files(), 0);
 }
@@ -150,7 +150,7 @@ fn who_makes_a_board_removes_what_the_dead_have_left() {
 fn a_process_id_that_came_back_is_another_process() {
     let directory = Directory::new("again");
     let path = directory.put(&own_file(), |heading| heading.owner.start += 2);
-    assert!(directory.look().live.is_empty());
+    assert!(directory.read().live.is_empty());
     assert!(!path.exists());
 }
 
@@ -161,7 +161,7 @@ fn another_pid_namespace_is_left_alone() {
         heading.owner.namespace += 1;
         heading.owner.start += 2;
     });
-    let found = directory.look();
+    let found = directory.read();
     assert!(found.live.is_empty() && found.skipped.is_empty() && path.exists());
     // It has number 0.
     let board = directory.create();
@@ -183,7 +183,7 @@ fn files_that_are_no_boards_are_skipped_with_a_reason_and_stay() {
     fs::write(in_place("01-7"), b"no board's name").unwrap();
     fs::write(in_place("notes"), b"no board's name").unwrap();
 
-    let found = directory.look();
+    let found = directory.read();
     assert_eq!(found.live.len(), 1);
     let mut reasons: Vec<_> = found
         .skipped
@@ -246,8 +246,8 @@ fn the_largest_board_can_be_read() {
     let board = Board::create_in(&directory.0, "", &names, MAX_ENGINES, largest).unwrap();
     board.publish(MAX_ENGINES - 1, &vec![u64::MAX; MAX_COUNTERS]);
     board.publish_table(MAX_ENGINES - 1, &[[7; MAX_WORDS]; MAX_ROWS]);
-    assert_eq!(directory.look().live[0].table.engines[MAX_ENGINES - 1], [[7; MAX_WORDS]; MAX_ROWS]);
-    assert_eq!(directory.look().live[0].engines[MAX_ENGINES - 1], vec![u64::MAX; MAX_COUNTERS]);
+    assert_eq!(directory.read().live[0].table.engines[MAX_ENGINES - 1], [[7; MAX_WORDS]; MAX_ROWS]);
+    assert_eq!(directory.read().live[0].engines[MAX_ENGINES - 1], vec![u64::MAX; MAX_COUNTERS]);
 }
 
 /// Runs `f` in a process whose boot clock is ahead by these seconds. `None`: the system refuses a time namespace.
@@ -270,13 +270,13 @@ fn a_reader_with_another_boot_clock_leaves_the_boards_of_the_living() {
     let board = directory.create();
     let gone = directory.put(&place::name(process::own_pid().unwrap(), 1), |heading| heading.owner.start += 500);
     let outcome = in_time_namespace(100_000, || {
-        let found = directory.look();
+        let found = directory.read();
         i32::from(found.live.len() != 1) + 2 * i32::from(!found.skipped.is_empty())
     });
     let Some(outcome) = outcome else { return eprintln!("skipped: this system allows no time namespaces") };
     assert_eq!(outcome, 0);
     assert!(board.path.exists() && !gone.exists(), "the dead are told from the living all the same");
-    assert_eq!(directory.look().live.len(), 1);
+    assert_eq!(directory.read().live.len(), 1);
     // So a board that is made there has the start time that is read here.
     let own = process::own_pid().unwrap();
     let start = process::start(own).unwrap().unwrap();

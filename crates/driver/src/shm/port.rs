@@ -422,7 +422,7 @@ impl Port for ShmPort {
     }
 
     fn take_returned(&mut self) -> Result<usize, PortError> {
-        for is_last_look in [false, true] {
+        for is_last_poll in [false, true] {
             let Stage::Standing(rings) = &mut self.stage else { return Ok(0) };
             if let Some(socket) = &self.socket {
                 rings.lender.pass(socket);
@@ -431,7 +431,7 @@ impl Port for ShmPort {
             let has_lent = rings.lender.has_lent();
             match returned.map_err(|violation| self.caught(violation))? {
                 0 if !has_lent => return Ok(0),
-                0 if is_last_look => return Err(self.fail(PortError::Reset)),
+                0 if is_last_poll => return Err(self.fail(PortError::Reset)),
                 0 if self.check_gone() => {}
                 returned => return Ok(returned),
             }

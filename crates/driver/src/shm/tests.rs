@@ -51,7 +51,7 @@ impl Bench {
         ready
     }
 
-    fn look(&mut self) -> Vec<Readiness> {
+    fn poll(&mut self) -> Vec<Readiness> {
         let mut ready = Vec::new();
         self.network.wait(Some(Duration::ZERO), &mut ready).unwrap();
         ready
@@ -221,14 +221,14 @@ fn a_full_ring_takes_less_and_then_nothing_and_tells_of_room() {
     assert_eq!(active.send(&[Piece::Bytes(&bytes)]), Ok(RING));
     assert_eq!(active.send(&[Piece::Bytes(&bytes)]), Ok(0));
     bench.network.arm_port(&mut active, Token(4), WRITE).unwrap();
-    assert_eq!(bench.look(), []);
+    assert_eq!(bench.poll(), []);
     assert_eq!(bench.receive_exactly(&mut passive, 100), bytes[..100]);
-    assert_eq!(bench.look(), [], "a little room is not worth waking for");
+    assert_eq!(bench.poll(), [], "a little room is not worth waking for");
     assert_eq!(bench.receive_exactly(&mut passive, RING / 4), bytes[100..RING / 4 + 100]);
     assert!(bench.wait().iter().any(|ready| ready.token == Token(4) && ready.writable));
     bench.network.arm_port(&mut active, Token(5), WRITE).unwrap();
     assert!(bench.wait().iter().any(|ready| ready.token == Token(5)), "what is ready already is told at once");
-    assert_eq!(bench.look(), []);
+    assert_eq!(bench.poll(), []);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn few_bytes_are_not_told_to_who_waits_for_many_unless_they_are_the_last() {
     let many = Interest { least: 10, ..READ };
     bench.network.arm_port(&mut passive, Token(5), many).unwrap();
     assert_eq!(active.send(&[Piece::Bytes(&[1; 9])]), Ok(9));
-    assert_eq!(bench.look(), []);
+    assert_eq!(bench.poll(), []);
     assert_eq!(active.send(&[Piece::Bytes(&[1])]), Ok(1));
     assert!(bench.wait().iter().any(|ready| ready.token == Token(5) && ready.readable));
     bench.receive_exactly(&mut passive, 10);
@@ -248,7 +248,7 @@ fn few_bytes_are_not_told_to_who_waits_for_many_unless_they_are_the_last() {
     assert!(bench.wait().iter().any(|ready| ready.token == Token(6)));
     bench.network.arm_port(&mut passive, Token(7), NOTHING).unwrap();
     drop(active);
-    assert_eq!(bench.look(), []);
+    assert_eq!(bench.poll(), []);
 }
 
 #[test]

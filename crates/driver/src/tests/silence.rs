@@ -17,7 +17,7 @@ fn fill(port: &mut TcpPort) -> usize {
 }
 
 /// Checks the peer as the NIC does, until it is lost or `most` has passed. Returns how long that took.
-fn look_after(port: &mut TcpPort, most: Duration) -> Result<(), Duration> {
+fn check_until(port: &mut TcpPort, most: Duration) -> Result<(), Duration> {
     static CLOCK: OnceLock<MonotonicClock> = OnceLock::new();
     let (clock, begun) = (CLOCK.get_or_init(MonotonicClock::new), Instant::now());
     while begun.elapsed() < most {
@@ -38,8 +38,8 @@ fn a_peer_that_takes_nothing_for_long_is_not_lost() {
     let (mut active, mut passive) = bench.pair_with(options);
     let (forth, back) = (fill(&mut active), fill(&mut passive));
     thread::scope(|scope| {
-        scope.spawn(|| assert_eq!(look_after(&mut active, 4 * PEER_TIMEOUT), Ok(())));
-        assert_eq!(look_after(&mut passive, 4 * PEER_TIMEOUT), Ok(()));
+        scope.spawn(|| assert_eq!(check_until(&mut active, 4 * PEER_TIMEOUT), Ok(())));
+        assert_eq!(check_until(&mut passive, 4 * PEER_TIMEOUT), Ok(()));
     });
     assert_eq!(bench.receive_exactly(&mut passive, forth), vec![7; forth]);
     assert_eq!(bench.receive_exactly(&mut active, back), vec![7; back]);
@@ -58,13 +58,13 @@ fn a_host_that_vanishes_is_noticed_in_time() {
             let (mut active, _passive) = bench.pair_with(options);
             if window_is_closed {
                 fill(&mut active);
-                assert_eq!(look_after(&mut active, PEER_TIMEOUT), Ok(()));
+                assert_eq!(check_until(&mut active, PEER_TIMEOUT), Ok(()));
             }
             switch.set(false);
             if !window_is_closed {
                 active.send(&[Piece::Bytes(b"is anybody there?")]).unwrap();
             }
-            let noticed = look_after(&mut active, PATIENCE.unwrap()).unwrap_err();
+            let noticed = check_until(&mut active, PATIENCE.unwrap()).unwrap_err();
             println!("noticed after {noticed:?}");
             assert!(noticed >= PEER_TIMEOUT / 2, "{noticed:?}");
             let mut byte = [0];

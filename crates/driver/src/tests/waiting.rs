@@ -6,14 +6,14 @@ use super::*;
 fn interest_is_for_one_report() {
     let mut bench = Bench::new();
     let (mut active, mut passive) = bench.pair();
-    assert!(bench.look().is_empty());
+    assert!(bench.poll().is_empty());
     active.send(&[Piece::Bytes(b"x")]).unwrap();
-    assert!(bench.look().is_empty(), "not armed");
+    assert!(bench.poll().is_empty(), "not armed");
 
     bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
     let readable = Readiness { token: Token(5), readable: true, writable: false };
     assert_eq!(bench.wait(), [readable]);
-    assert!(bench.look().is_empty(), "reported once");
+    assert!(bench.poll().is_empty(), "reported once");
 
     bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
     bench.network.arm_port(&mut passive, Token(6), Interest { readable: true, writable: true, least: 1 }).unwrap();
@@ -23,13 +23,13 @@ fn interest_is_for_one_report() {
     bench.network.arm_port(&mut passive, Token(5), NOTHING).unwrap();
     bench.network.arm_port(&mut passive, Token(5), NOTHING).unwrap();
     drop(active);
-    assert!(bench.look().is_empty(), "disarmed, even for the end");
+    assert!(bench.poll().is_empty(), "disarmed, even for the end");
 
     let mut listener = bench.listen("127.0.0.1:0");
     bench.network.arm_listener(&listener, Token(7)).unwrap();
     let _active = bench.network.connect(listener.local_address(), PortOptions::default()).unwrap();
     assert_eq!(bench.wait(), [Readiness { token: Token(7), readable: true, writable: false }]);
-    assert!(bench.look().is_empty());
+    assert!(bench.poll().is_empty());
     assert!(listener.accept().unwrap().is_some());
 }
 
@@ -44,18 +44,18 @@ fn few_bytes_are_not_told_to_who_waits_for_many_unless_they_are_the_last() {
         |active: &mut TcpPort, count: usize| assert_eq!(active.send(&[Piece::Bytes(&[7; 100][..count])]), Ok(count));
     arm(&mut bench, &mut passive, 100);
     send(&mut active, 99);
-    assert!(bench.look().is_empty(), "one is missing");
+    assert!(bench.poll().is_empty(), "one is missing");
     send(&mut active, 1);
     assert_eq!(bench.wait().len(), 1);
     bench.receive_exactly(&mut passive, 100);
 
     arm(&mut bench, &mut passive, 100);
     send(&mut active, 1);
-    assert!(bench.look().is_empty());
+    assert!(bench.poll().is_empty());
     arm(&mut bench, &mut passive, 1);
     assert_eq!(bench.wait().len(), 1, "arming again makes do with less");
     arm(&mut bench, &mut passive, 2);
-    assert!(bench.look().is_empty(), "and asks for more");
+    assert!(bench.poll().is_empty(), "and asks for more");
     drop(active);
     assert_eq!(bench.wait().len(), 1, "no more can come");
     assert_eq!(bench.receive_exactly(&mut passive, 1), [7]);
@@ -182,6 +182,6 @@ fn a_network_can_be_waited_for_from_outside() {
     let mut keys = Vec::new();
     set.wait(PATIENCE, &mut keys).unwrap();
     assert_eq!(keys, [1]);
-    assert_eq!(bench.look().len(), 1);
+    assert_eq!(bench.poll().len(), 1);
     assert!(!is_readable(set.as_fd()));
 }

@@ -72,7 +72,7 @@ fn who_sleeps_is_woken_when_it_comes_back() {
     active.lend(&[out], &mut other).unwrap();
     for lent in [one, other] {
         bench.network.arm_port(&mut active, Token(4), WRITE).unwrap();
-        assert_eq!(bench.look(), [], "there is room, but that is not what is waited for");
+        assert_eq!(bench.poll(), [], "there is room, but that is not what is waited for");
         passive.borrow_into(&lent, &[back]).unwrap();
         assert!(bench.wait().iter().any(|ready| ready.token == Token(4)));
         assert_eq!(active.take_returned(), Ok(1));
