@@ -260,11 +260,11 @@ mod tests {
                 }
                 _ => {}
             }
-            next.look_at_held(to);
+            next.retry_held(to);
             next
         }
 
-        fn look_at_held(&mut self, at: usize) {
+        fn retry_held(&mut self, at: usize) {
             let state = self.states[at];
             let is_there =
                 |held: &Held| matches!(state, State::Connected { connection, .. } if connection == held.asked);

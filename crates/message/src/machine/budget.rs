@@ -11,7 +11,7 @@ use super::keys::IncomingKey;
 
 /// When memory is given back, this many of the waiting messages are checked, so that one that does not fit blocks no
 /// other.
-const LOOKS: usize = 16;
+const CHECKS: usize = 16;
 
 /// The limit of what all lost connections together leave behind, in connections.
 pub(crate) const LEAVERS: u64 = 16;
@@ -129,8 +129,8 @@ impl Budget {
     }
 
     /// How many of the waiting messages to check now.
-    pub(super) fn looks(&self) -> usize {
-        self.waiting.len().min(LOOKS)
+    pub(super) fn checks(&self) -> usize {
+        self.waiting.len().min(CHECKS)
     }
 
     pub(super) fn next_waiting(&mut self) -> Option<IncomingKey> {
@@ -181,12 +181,12 @@ mod tests {
         for _ in 0..50 {
             wait(&mut budget, 1001);
         }
-        assert_eq!(budget.looks(), 0);
+        assert_eq!(budget.checks(), 0);
         let fitting: Vec<_> = (0..40).map(|_| wait(&mut budget, 1000)).collect();
         let mut seen = Vec::new();
         for _ in 0..3 {
-            assert_eq!(budget.looks(), LOOKS);
-            for _ in 0..LOOKS {
+            assert_eq!(budget.checks(), CHECKS);
+            for _ in 0..CHECKS {
                 let key = budget.next_waiting().expect("they wait");
                 seen.push(key);
                 budget.wait_on(key);

@@ -201,7 +201,7 @@ impl<H: Host> Machine<H> {
     /// Moves messages that are kept beyond the budget, or in place of a credit, into it, as far as it goes. One that
     /// does not fit moves behind the others.
     fn use_budget(&mut self) {
-        for _ in 0..self.budget.looks() {
+        for _ in 0..self.budget.checks() {
             let Some(key) = self.budget.next_waiting() else { break };
             let Some(incoming) = self.incoming.get_mut(key).filter(|incoming| incoming.waits_for_budget()) else {
                 continue;
