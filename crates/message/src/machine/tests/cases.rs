@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weft_base::PeerId;
 
-use super::world::{Joint, Node, Told, World, content};
+use super::world::{Joint, Node, Report, World, content};
 use crate::host::{Failure, Received, Ticket};
 use crate::matching::Match;
 use crate::settings::Settings;
@@ -30,9 +30,9 @@ pub(super) fn tag(tag: u64) -> Option<Match> {
     Some(Match { tag, ignore: 0 })
 }
 
-pub(super) fn got(number: u64, message: u64, message_tag: u64, length: u64) -> Told {
+pub(super) fn got(number: u64, message: u64, message_tag: u64, length: u64) -> Report {
     let what = Received { source: PeerId(0), tag: message_tag, data: Some(message), offset: 0, length };
-    Told::Received { number, what: Some(what), outcome: Ok(()), last: true, bytes: content(message, length) }
+    Report::Received { number, what: Some(what), outcome: Ok(()), last: true, bytes: content(message, length) }
 }
 
 #[test]
@@ -45,12 +45,12 @@ fn every_protocol_both_ways_round() {
                 let message = world.send(0, 1, Some(7), length, delivery);
                 world.settle();
                 let finished = early || length <= 2000 && !delivery;
-                let sent = Told::Sent { number: message, outcome: Ok(()) };
-                assert_eq!(world.told(0), if finished { vec![sent] } else { vec![] }, "{length} {delivery} {early}");
+                let sent = Report::Sent { number: message, outcome: Ok(()) };
+                assert_eq!(world.reports(0), if finished { vec![sent] } else { vec![] }, "{length} {delivery} {early}");
                 let posted = posted.unwrap_or_else(|| world.receive(1, Some(0), tag(7), length, None));
                 world.settle();
-                assert_eq!(world.told(1), [got(posted, message, 7, length)]);
-                assert_eq!(world.told(0).len(), usize::from(!finished));
+                assert_eq!(world.reports(1), [got(posted, message, 7, length)]);
+                assert_eq!(world.reports(0).len(), usize::from(!finished));
                 assert_eq!((world.nodes[0].host.exposed(), world.nodes[1].host.exposed()), (0, 0));
                 assert_eq!(world.nodes[1].host.buffers(), 0);
                 assert!(!world.nodes[0].machine.is_busy(PeerId(1)) && !world.nodes[1].machine.is_busy(PeerId(0)));
@@ -79,9 +79,9 @@ fn what_does_not_fit_is_cut_off_and_the_sender_does_not_mind() {
                 let what = Received { source: PeerId(0), tag: 0, data: Some(message), offset: 0, length: room };
                 let bytes = content(message, length)[..room as usize].to_vec();
                 let outcome = Err(Failure::Truncated { length });
-                let expected = Told::Received { number: posted, what: Some(what), outcome, last: true, bytes };
-                assert_eq!(world.told(1), [expected]);
-                assert_eq!(world.told(0), [Told::Sent { number: message, outcome: Ok(()) }]);
+                let expected = Report::Received { number: posted, what: Some(what), outcome, last: true, bytes };
+                assert_eq!(world.reports(1), [expected]);
+                assert_eq!(world.reports(0), [Report::Sent { number: message, outcome: Ok(()) }]);
             }
         }
     }
@@ -96,7 +96,7 @@ fn many_short_messages_go_in_one_packet() {
     assert_eq!(world.packets, 1);
     let expected: Vec<_> =
         receives.iter().zip(&sends).zip(0..).map(|((receive, send), tag)| got(*receive, *send, tag, 8)).collect();
-    assert_eq!(world.told(1), expected);
+    assert_eq!(world.reports(1), expected);
 }
 
 #[test]
@@ -131,11 +131,11 @@ fn one_credit_is_enough_for_those_that_are_received() {
     let receives: Vec<_> = (0..20).map(|_| world.receive(1, Some(0), tag(9), 200, None)).collect();
     let sends: Vec<_> = (0..20).map(|_| send_alone(&mut world, 9, 200)).collect();
     let expected: Vec<_> = receives.iter().zip(&sends).map(|(receive, send)| got(*receive, *send, 9, 200)).collect();
-    assert_eq!(world.told(1), expected);
+    assert_eq!(world.reports(1), expected);
     let receives: Vec<_> = (0..3).map(|at| world.receive(1, Some(0), tag(at), 200, None)).collect();
     let expected: Vec<_> =
         receives.iter().zip(&kept).zip(0..).map(|((receive, send), tag)| got(*receive, *send, tag, 200)).collect();
-    assert_eq!(world.told(1), expected);
+    assert_eq!(world.reports(1), expected);
     assert!(world.nodes[1].machine.packets.is_empty());
 }
 
@@ -152,7 +152,7 @@ fn what_the_budget_gets_back_goes_to_those_that_wait_for_it() {
     world.settle();
     assert_eq!(world.nodes[1].machine.matcher.unexpected_count(), 6, "the seventh was received");
     let posted = world.receive(1, Some(0), tag(9), 200, None);
-    assert_eq!(world.told(1).pop(), Some(got(posted, last, 9, 200)));
+    assert_eq!(world.reports(1).pop(), Some(got(posted, last, 9, 200)));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_message_gets_a_buffer_only_while_half_of_the_budget_is_free() {
     for (message, at) in sent.into_iter().zip(0..) {
         let posted = world.receive(1, Some(0), tag(at), 2000, None);
         world.settle();
-        assert_eq!(world.told(1), [got(posted, message, at, 2000)]);
+        assert_eq!(world.reports(1), [got(posted, message, at, 2000)]);
     }
 }
 
@@ -203,12 +203,12 @@ fn both_flood_each_other_and_receive_later() {
                 world.settle();
             }
             for at in 0..2 {
-                let told = world.told(at);
-                assert_eq!(told.len(), 240, "{data_credits} {control_credits} {unexpected_bytes}");
-                let is_good = |told: &Told| {
-                    matches!(told, Told::Sent { outcome: Ok(()), .. } | Told::Received { outcome: Ok(()), .. })
+                let reports = world.reports(at);
+                assert_eq!(reports.len(), 240, "{data_credits} {control_credits} {unexpected_bytes}");
+                let is_good = |report: &Report| {
+                    matches!(report, Report::Sent { outcome: Ok(()), .. } | Report::Received { outcome: Ok(()), .. })
                 };
-                assert!(told.iter().all(is_good));
+                assert!(reports.iter().all(is_good));
             }
         }
     }
@@ -224,7 +224,7 @@ fn a_receive_of_many_takes_messages_of_all_kinds_one_after_the_other() {
         let message = world.send(0, 1, None, length, false);
         let what = Received { source: PeerId(0), tag: 0, data: Some(message), offset, length };
         let last = length == 3000;
-        expected.push(Told::Received {
+        expected.push(Report::Received {
             number: posted,
             what: Some(what),
             outcome: Ok(()),
@@ -234,7 +234,7 @@ fn a_receive_of_many_takes_messages_of_all_kinds_one_after_the_other() {
         offset += length;
     }
     world.settle();
-    assert_eq!(world.told(1), expected);
+    assert_eq!(world.reports(1), expected);
     assert_eq!(world.nodes[1].host.exposed(), 0);
 }
 
@@ -258,9 +258,9 @@ fn each_message_of_a_receive_of_many_has_its_place_to_itself_and_only_until_it_i
     let received = |source, message, offset, length| {
         let what = Received { source: PeerId(source), tag: 0, data: Some(message), offset, length };
         let bytes = content(message, length);
-        Told::Received { number: posted, what: Some(what), outcome: Ok(()), last: false, bytes }
+        Report::Received { number: posted, what: Some(what), outcome: Ok(()), last: false, bytes }
     };
-    assert_eq!(world.told(2), [received(0, first, 0, 500), received(1, second, 500, 600)]);
+    assert_eq!(world.reports(2), [received(0, first, 0, 500), received(1, second, 500, 600)]);
     assert_eq!(world.nodes[2].host.exposed(), 0);
 }
 
@@ -283,10 +283,10 @@ fn a_receive_of_many_that_is_canceled_ends_after_what_is_on_its_way() {
     let what = Received { source: PeerId(0), tag: 0, data: Some(message), offset: 0, length: 5000 };
     let bytes = content(message, 5000);
     assert_eq!(
-        world.told(1),
+        world.reports(1),
         [
-            Told::Received { number: posted, what: Some(what), outcome: Ok(()), last: false, bytes },
-            Told::Received { number: posted, what: None, outcome: Err(Failure::Canceled), last: true, bytes: vec![] },
+            Report::Received { number: posted, what: Some(what), outcome: Ok(()), last: false, bytes },
+            Report::Received { number: posted, what: None, outcome: Err(Failure::Canceled), last: true, bytes: vec![] },
         ]
     );
 }
@@ -298,16 +298,16 @@ fn memory_that_cannot_be_exposed_fails_both_or_the_one() {
     let posted = world.receive(1, None, None, 1000, None);
     let message = world.send(0, 1, None, 1000, false);
     world.settle();
-    assert_eq!(world.told(0), [Told::Sent { number: message, outcome: Err(Failure::Refused) }]);
+    assert_eq!(world.reports(0), [Report::Sent { number: message, outcome: Err(Failure::Refused) }]);
     let what = Received { source: PeerId(0), tag: 0, data: Some(message), offset: 0, length: 0 };
     let outcome = Err(Failure::NoMemory);
-    let expected = Told::Received { number: posted, what: Some(what), outcome, last: true, bytes: vec![] };
-    assert_eq!(world.told(1), [expected]);
+    let expected = Report::Received { number: posted, what: Some(what), outcome, last: true, bytes: vec![] };
+    assert_eq!(world.reports(1), [expected]);
     world.nodes[0].host.refuse_sources = true;
     let message = world.send(0, 1, None, 5000, false);
     world.settle();
-    assert_eq!(world.told(0), [Told::Sent { number: message, outcome: Err(Failure::NoMemory) }]);
-    assert_eq!(world.told(1), []);
+    assert_eq!(world.reports(0), [Report::Sent { number: message, outcome: Err(Failure::NoMemory) }]);
+    assert_eq!(world.reports(1), []);
 }
 
 #[test]
@@ -322,8 +322,10 @@ fn a_claimed_message_whose_sender_is_lost_fails_its_receive() {
     let post = world.receive_post(None, None, 5000, None);
     let Node { machine, host } = &mut world.nodes[1];
     assert!(machine.receive_claimed(8, post, host).is_ok());
-    let told = world.told(1);
-    let [Told::Received { outcome: Err(Failure::PeerLost), last: true, .. }] = &told[..] else { panic!("{told:?}") };
+    let reports = world.reports(1);
+    let [Report::Received { outcome: Err(Failure::PeerLost), last: true, .. }] = &reports[..] else {
+        panic!("{reports:?}")
+    };
 }
 
 #[test]
@@ -336,8 +338,8 @@ fn receives_for_a_peer_alone_fail_when_it_is_lost_abruptly() {
         let Node { machine, host } = &mut world.nodes[1];
         machine.handle_lost(PeerId(0), abrupt, host);
         let failed =
-            Told::Received { number: alone, what: None, outcome: Err(Failure::PeerLost), last: true, bytes: vec![] };
-        assert_eq!(world.told(1), if abrupt { vec![failed] } else { vec![] });
+            Report::Received { number: alone, what: None, outcome: Err(Failure::PeerLost), last: true, bytes: vec![] };
+        assert_eq!(world.reports(1), if abrupt { vec![failed] } else { vec![] });
     }
 }
 
@@ -375,12 +377,12 @@ fn an_idle_connection_is_closed_and_opened_again() {
         world.settle();
         assert_eq!(world.joints[&(0, 1)], Joint::Apart, "{both}");
         let posted = world.receive(1, Some(0), tag(1), 10, None);
-        assert_eq!(world.told(1).pop(), Some(got(posted, number, 1, 10)));
+        assert_eq!(world.reports(1).pop(), Some(got(posted, number, 1, 10)));
         world.receive(0, Some(1), tag(1), 10, None);
-        let told = world.told(0);
+        let reports = world.reports(0);
         assert!(
-            matches!(told.last(), Some(Told::Received { what: Some(what), .. }) if what.data == Some(back)),
-            "{told:?}"
+            matches!(reports.last(), Some(Report::Received { what: Some(what), .. }) if what.data == Some(back)),
+            "{reports:?}"
         );
     }
 }
@@ -420,9 +422,9 @@ fn a_reserved_credit_comes_before_the_next_message() {
     assert!(world.nodes[0].machine.reserve_packet(PeerId(1)), "it was kept");
     assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
     world.settle();
-    world.told(1);
+    world.reports(1);
     let posted = world.receive(1, None, tag(2), 10, None);
-    assert_eq!(world.told(1), [got(posted, number, 2, 10)]);
+    assert_eq!(world.reports(1), [got(posted, number, 2, 10)]);
 }
 
 #[test]
@@ -472,7 +474,7 @@ fn a_connection_is_not_closed_while_packets_are_held() {
         assert_eq!((world.joints[&(0, 1)], world.nodes[1].machine.packets.len()), (Joint::Joined, 1));
     }
     let posted = world.receive(1, Some(0), tag(1), 10, None);
-    assert_eq!(world.told(1), [got(posted, number, 1, 10)]);
+    assert_eq!(world.reports(1), [got(posted, number, 1, 10)]);
     world.settle();
     pass(&mut world, &[0, 1], Duration::from_secs(5));
     world.settle();
@@ -495,8 +497,8 @@ fn a_machine_can_be_its_own_peer() {
                 posted = world.receive(0, Some(0), tag(3), length, None);
                 world.settle();
             }
-            let sent = Told::Sent { number: message, outcome: Ok(()) };
-            assert_eq!(world.told(0), [got(posted, message, 3, length), sent]);
+            let sent = Report::Sent { number: message, outcome: Ok(()) };
+            assert_eq!(world.reports(0), [got(posted, message, 3, length), sent]);
             assert!(!world.nodes[0].machine.is_busy(PeerId(0)));
         }
     }

@@ -3,7 +3,7 @@
 use weft_base::PeerId;
 
 use super::cases::{self, got, tag};
-use super::world::{Told, World, content};
+use super::world::{Report, World, content};
 use crate::host::Received;
 use crate::settings::Settings;
 
@@ -19,9 +19,9 @@ fn small() -> Settings {
     }
 }
 
-fn received_from(source: usize, number: u64, message: u64, length: u64) -> Told {
+fn received_from(source: usize, number: u64, message: u64, length: u64) -> Report {
     let what = Received { source: PeerId(source as u32), tag: 2, data: Some(message), offset: 0, length };
-    Told::Received { number, what: Some(what), outcome: Ok(()), last: true, bytes: content(message, length) }
+    Report::Received { number, what: Some(what), outcome: Ok(()), last: true, bytes: content(message, length) }
 }
 
 #[test]
@@ -40,15 +40,15 @@ fn what_is_waited_for_passes_12_000_messages_that_are_not() {
             );
             let posted = world.receive(1, Some(0), tag(2), length, None);
             world.settle();
-            assert_eq!(world.told(1), [got(posted, last, 2, length)]);
+            assert_eq!(world.reports(1), [got(posted, last, 2, length)]);
             let budget = &world.nodes[1].machine.budget;
             assert!(budget.used() <= 20_000 && budget.beyond() <= 20_000 && world.nodes[1].machine.packets.is_empty());
             for number in many {
                 let posted = world.receive(1, Some(0), tag(1), length, None);
                 world.settle();
-                assert_eq!(world.told(1), [got(posted, number, 1, length)]);
+                assert_eq!(world.reports(1), [got(posted, number, 1, length)]);
             }
-            assert_eq!(world.told(0).len(), 12_001);
+            assert_eq!(world.reports(0).len(), 12_001);
             assert!(!world.nodes[1].machine.budget.is_scarce());
         }
     }
@@ -65,11 +65,11 @@ fn what_stays_with_its_sender_is_fetched_before_it_is_received() {
     for number in many {
         let posted = world.receive(1, Some(0), tag(1), 4000, None);
         // Does it complete at once, without a round trip to the sender?
-        let mut told = world.told(1);
-        ready += usize::from(!told.is_empty());
+        let mut reports = world.reports(1);
+        ready += usize::from(!reports.is_empty());
         world.settle();
-        told.extend(world.told(1));
-        assert_eq!(told, [got(posted, number, 1, 4000)]);
+        reports.extend(world.reports(1));
+        assert_eq!(reports, [got(posted, number, 1, 4000)]);
         let budget = &world.nodes[1].machine.budget;
         assert!(budget.used() <= 20_000 && budget.beyond() <= 20_000);
     }
@@ -86,13 +86,13 @@ fn long_messages_that_cannot_be_exposed_now_are_asked_for() {
     world.settle();
     // Each is in two parts.
     assert_eq!((world.nodes[0].host.exposed(), world.nodes[0].host.announced), (20, 200));
-    assert_eq!((world.nodes[1].host.buffers(), world.told(0).len()), (0, 0), "they wait for their receives");
+    assert_eq!((world.nodes[1].host.buffers(), world.reports(0).len()), (0, 0), "they wait for their receives");
     for (at, send) in (0..200).zip(sends).collect::<Vec<_>>().into_iter().rev() {
         let posted = world.receive(1, Some(0), tag(at), 6000, None);
         world.settle();
-        assert_eq!(world.told(1), [got(posted, send, at, 6000)]);
+        assert_eq!(world.reports(1), [got(posted, send, at, 6000)]);
     }
-    assert_eq!((world.told(0).len(), world.nodes[0].host.announced), (200, 0));
+    assert_eq!((world.reports(0).len(), world.nodes[0].host.announced), (200, 0));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_is_waited_for_passes_the_windows_of_many_peers() {
     for (from, last) in (1..31).zip(lasts) {
         let posted = world.receive(0, Some(from), tag(2), 400, None);
         world.settle();
-        assert_eq!(world.told(0), [received_from(from, posted, last, 400)]);
+        assert_eq!(world.reports(0), [received_from(from, posted, last, 400)]);
     }
 }
 
@@ -131,7 +131,7 @@ fn who_sends_more_messages_than_there_are_places_for_is_slowed_down_and_nothing_
         for number in many {
             let posted = world.receive(1, Some(0), tag(1), length, None);
             world.settle();
-            assert_eq!(world.told(1), [got(posted, number, 1, length)]);
+            assert_eq!(world.reports(1), [got(posted, number, 1, length)]);
         }
         assert!(!world.nodes[1].machine.budget.is_scarce());
     }
@@ -148,7 +148,7 @@ fn a_message_that_does_not_fit_holds_up_nobody_else() {
             world.send(from, 0, Some(9), length, false);
         }
         world.settle();
-        world.told(0);
+        world.reports(0);
         // All of it is in flight before its sender knows that memory is scarce.
         let sent: Vec<_> = long.iter().map(|length| (world.send(1, 0, Some(1), *length, false), *length)).collect();
         while world.transmit(1) {}
@@ -173,12 +173,14 @@ fn a_message_that_does_not_fit_holds_up_nobody_else() {
             world.receive(0, Some(2), tag(1), 8, None);
         }
         world.settle();
-        assert_eq!(world.told(0).pop(), Some(received_from(3, posted, last, 8)));
+        assert_eq!(world.reports(0).pop(), Some(received_from(3, posted, last, 8)));
         for (number, length) in sent {
             world.receive(0, Some(1), tag(1), length, None);
             world.settle();
-            let told = world.told(0);
-            let [Told::Received { what: Some(what), outcome: Ok(()), .. }] = &told[..] else { panic!("{told:?}") };
+            let reports = world.reports(0);
+            let [Report::Received { what: Some(what), outcome: Ok(()), .. }] = &reports[..] else {
+                panic!("{reports:?}")
+            };
             assert_eq!(what.data, Some(number));
         }
         (0..14).for_each(|_| {

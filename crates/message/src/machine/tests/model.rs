@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use weft_base::PeerId;
 use weft_wire::message::Record;
 
-use super::world::{Seen, Told, World, content};
+use super::world::{Report, Seen, World, content};
 use crate::host::{Failure, Received};
 use crate::machine::Peek;
 use crate::matching::Match;
@@ -152,11 +152,12 @@ impl Model {
                 Seen::Lost { at, other, abrupt } => self.lost(at, other, abrupt),
             }
         }
-        let told = (0..self.sides.len()).flat_map(|at| world.told(at).into_iter().map(move |told| (at, told)));
+        let reports =
+            (0..self.sides.len()).flat_map(|at| world.reports(at).into_iter().map(move |report| (at, report)));
         // A send may have completed because of a receive elsewhere.
-        let (sent, received): (Vec<_>, Vec<_>) = told.partition(|(_, told)| matches!(told, Told::Sent { .. }));
-        for (at, told) in received.into_iter().chain(sent) {
-            self.told(at, told);
+        let (sent, received): (Vec<_>, Vec<_>) = reports.partition(|(_, report)| matches!(report, Report::Sent { .. }));
+        for (at, report) in received.into_iter().chain(sent) {
+            self.reported(at, report);
         }
     }
 
@@ -232,11 +233,11 @@ impl Model {
         }
     }
 
-    fn told(&mut self, at: usize, told: Told) {
-        match told {
-            Told::Sent { number, outcome } => self.told_sent(at, number, outcome),
-            Told::Received { number, what, outcome, last, bytes } => {
-                self.told_received(at, number, what, outcome, &bytes);
+    fn reported(&mut self, at: usize, report: Report) {
+        match report {
+            Report::Sent { number, outcome } => self.sent_reported(at, number, outcome),
+            Report::Received { number, what, outcome, last, bytes } => {
+                self.received_reported(at, number, what, outcome, &bytes);
                 if last {
                     assert!(self.sides[at].open.remove(&number).is_some(), "receive {number} has ended twice");
                 } else {
@@ -246,7 +247,7 @@ impl Model {
         }
     }
 
-    fn told_sent(&mut self, at: usize, number: u64, outcome: Result<(), Failure>) {
+    fn sent_reported(&mut self, at: usize, number: u64, outcome: Result<(), Failure>) {
         assert!(self.open.remove(&number), "send {number} has completed twice");
         let sent = &self.sent[&number];
         assert_eq!(sent.from, at);
@@ -258,7 +259,7 @@ impl Model {
         }
     }
 
-    fn told_received(
+    fn received_reported(
         &mut self,
         at: usize,
         number: u64,

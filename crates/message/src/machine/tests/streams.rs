@@ -3,7 +3,7 @@
 use weft_base::PeerId;
 
 use super::cases::{self, got, tag};
-use super::world::{Joint, Node, Told, World, content};
+use super::world::{Joint, Node, Report, World, content};
 use crate::host::{Failure, Received};
 use crate::machine::record::Stage;
 use crate::settings::Settings;
@@ -13,8 +13,8 @@ fn small() -> Settings {
     Settings { stream_bytes: 5000, alone_bytes: 5000, eager_bytes: 0, unexpected_bytes: 20_000, ..cases::small() }
 }
 
-fn sent(number: u64) -> Told {
-    Told::Sent { number, outcome: Ok(()) }
+fn sent(number: u64) -> Report {
+    Report::Sent { number, outcome: Ok(()) }
 }
 
 /// The first packet of the sender has arrived, and nothing else.
@@ -54,8 +54,8 @@ fn a_message_of_several_packets_is_not_asked_for() {
                 world.settle();
                 let posted = posted.unwrap_or_else(|| world.receive(1, Some(0), tag(7), length, None));
                 world.settle();
-                assert_eq!(world.told(1), [got(posted, message, 7, length)]);
-                assert_eq!(world.told(0), [sent(message)]);
+                assert_eq!(world.reports(1), [got(posted, message, 7, length)]);
+                assert_eq!(world.reports(0), [sent(message)]);
                 is_clean(&world);
             }
         }
@@ -75,13 +75,13 @@ fn longer_ones_are_read_while_more_than_two_sends_are_under_way() {
         assert_eq!(exposed, read, "of {sends}");
         let posted = world.receive(1, None, tag(100), 1000, None);
         world.settle();
-        assert_eq!(world.told(1), [got(posted, short, 100, 1000)]);
+        assert_eq!(world.reports(1), [got(posted, short, 100, 1000)]);
         for (at, send) in (0..sends).zip(long) {
             let posted = world.receive(1, None, tag(at), 3000, None);
             world.settle();
-            assert_eq!(world.told(1), [got(posted, send, at, 3000)]);
+            assert_eq!(world.reports(1), [got(posted, send, at, 3000)]);
         }
-        assert_eq!(world.told(0).len() as u64, sends + 1);
+        assert_eq!(world.reports(0).len() as u64, sends + 1);
         is_clean(&world);
     }
 }
@@ -114,8 +114,11 @@ fn what_is_there_goes_to_a_receive_at_once_and_the_rest_follows() {
         let outcome = if room < 3000 { Err(Failure::Truncated { length: 3000 }) } else { Ok(()) };
         let what = Received { source: PeerId(0), tag: 7, data: Some(message), offset: 0, length: room };
         let bytes = content(message, 3000)[..room as usize].to_vec();
-        assert_eq!(world.told(1), [Told::Received { number: posted, what: Some(what), outcome, last: true, bytes }]);
-        assert_eq!(world.told(0), [sent(message)]);
+        assert_eq!(
+            world.reports(1),
+            [Report::Received { number: posted, what: Some(what), outcome, last: true, bytes }]
+        );
+        assert_eq!(world.reports(0), [sent(message)]);
         is_clean(&world);
     }
 }
@@ -129,11 +132,11 @@ fn without_a_budget_the_packets_of_a_message_keep_their_credits_until_it_is_rece
     assert_eq!((world.nodes[1].machine.packets.len(), world.packets), (4, 4), "the sender waits");
     let posted = world.receive(1, None, tag(7), 3000, None);
     world.settle();
-    assert_eq!(world.told(1), [got(posted, message, 7, 3000)]);
+    assert_eq!(world.reports(1), [got(posted, message, 7, 3000)]);
     assert_eq!(world.nodes[1].machine.packets.len(), 4, "those of the other");
     let posted = world.receive(1, None, tag(8), 3000, None);
     world.settle();
-    assert_eq!(world.told(1), [got(posted, other, 8, 3000)]);
+    assert_eq!(world.reports(1), [got(posted, other, 8, 3000)]);
     is_clean(&world);
 }
 
@@ -148,11 +151,11 @@ fn a_budget_that_comes_later_takes_what_has_come_and_what_follows() {
     assert_eq!(world.nodes[1].machine.packets.len(), 9);
     let posted = world.receive(1, None, tag(1), 4000, None);
     world.settle();
-    assert_eq!(world.told(1), [got(posted, first, 1, 4000)]);
+    assert_eq!(world.reports(1), [got(posted, first, 1, 4000)]);
     assert_eq!((world.nodes[1].machine.packets.len(), world.nodes[1].machine.budget.used()), (0, 4096));
-    assert_eq!(world.told(0), [sent(first), sent(second)]);
+    assert_eq!(world.reports(0), [sent(first), sent(second)]);
     let posted = world.receive(1, None, tag(2), 4000, None);
-    assert_eq!(world.told(1), [got(posted, second, 2, 4000)]);
+    assert_eq!(world.reports(1), [got(posted, second, 2, 4000)]);
     world.settle();
     is_clean(&world);
 }
@@ -170,10 +173,10 @@ fn messages_can_be_received_in_any_order_though_few_of_them_can_be_kept() {
         for (at, send) in (0..100).zip(sends).collect::<Vec<_>>().into_iter().rev() {
             let posted = world.receive(1, None, tag(at), length, None);
             world.settle();
-            assert_eq!(world.told(1), [got(posted, send, at, length)], "{length}");
-            done += world.told(0).len();
+            assert_eq!(world.reports(1), [got(posted, send, at, length)], "{length}");
+            done += world.reports(0).len();
         }
-        assert_eq!(world.told(0).len() + done, 100);
+        assert_eq!(world.reports(0).len() + done, 100);
         is_clean(&world);
     }
 }
@@ -191,7 +194,7 @@ fn short_messages_and_the_ends_of_long_ones_share_packets() {
         .zip(0..)
         .map(|((receive, send), tag)| got(*receive, *send, tag, lengths(tag)))
         .collect();
-    assert_eq!(world.told(1), expected);
+    assert_eq!(world.reports(1), expected);
     assert!(world.packets < 2 * 10 + 10, "{} packets", world.packets);
     is_clean(&world);
 }
@@ -206,7 +209,7 @@ fn a_message_that_is_not_whole_can_be_thrown_away_or_claimed() {
         assert_eq!(machine.discard(None, tag(1), host).map(|found| found.length), Some(3000));
         assert_eq!(machine.budget.used(), 0);
         world.settle();
-        assert_eq!(world.told(0), [sent(first)]);
+        assert_eq!(world.reports(0), [sent(first)]);
         is_clean(&world);
         let second = world.send(0, 1, Some(2), 3000, true);
         begin(&mut world);
@@ -215,10 +218,10 @@ fn a_message_that_is_not_whole_can_be_thrown_away_or_claimed() {
         let number = post.user.number;
         let Node { machine, host } = &mut world.nodes[1];
         assert!(machine.receive_claimed(8, post, host).is_ok());
-        assert_eq!(world.told(1), []);
+        assert_eq!(world.reports(1), []);
         world.settle();
-        assert_eq!(world.told(1), [got(number, second, 2, 3000)]);
-        assert_eq!(world.told(0), [sent(second)]);
+        assert_eq!(world.reports(1), [got(number, second, 2, 3000)]);
+        assert_eq!(world.reports(0), [sent(second)]);
         is_clean(&world);
     }
 }
@@ -250,22 +253,22 @@ fn a_sender_that_is_lost_in_the_middle_of_a_message_leaves_nothing_behind() {
             }
             world.cut(0, 1);
             world.settle();
-            assert_eq!(world.told(0), [Told::Sent { number: message, outcome: Err(Failure::PeerLost) }]);
+            assert_eq!(world.reports(0), [Report::Sent { number: message, outcome: Err(Failure::PeerLost) }]);
             if fate == Fate::Claimed {
                 let post = world.receive_post(None, None, 3000, None);
                 let Node { machine, host } = &mut world.nodes[1];
                 assert!(machine.receive_claimed(3, post, host).is_ok());
             }
-            let told = world.told(1);
-            let failed = matches!(told[..], [Told::Received { outcome: Err(Failure::PeerLost), last: true, .. }]);
-            assert_eq!(failed, matches!(fate, Fate::Landed | Fate::Claimed), "{fate:?} {told:?}");
+            let reports = world.reports(1);
+            let failed = matches!(reports[..], [Report::Received { outcome: Err(Failure::PeerLost), last: true, .. }]);
+            assert_eq!(failed, matches!(fate, Fate::Landed | Fate::Claimed), "{fate:?} {reports:?}");
             is_clean(&world);
             // The next connection starts empty.
             assert_eq!(world.joints[&(0, 1)], Joint::Apart);
             let message = world.send(0, 1, Some(5), 2000, false);
             let posted = world.receive(1, None, tag(5), 2000, None);
             world.settle();
-            assert_eq!(world.told(1), [got(posted, message, 5, 2000)]);
+            assert_eq!(world.reports(1), [got(posted, message, 5, 2000)]);
             is_clean(&world);
         }
     }
@@ -280,11 +283,11 @@ fn a_message_that_has_begun_is_not_canceled() {
     let Node { machine, host } = &mut world.nodes[0];
     assert!(!machine.cancel_send(|user| user.number == begun, host));
     assert!(machine.cancel_send(|user| user.number == waits, host));
-    assert_eq!(world.told(0), [Told::Sent { number: waits, outcome: Err(Failure::Canceled) }]);
+    assert_eq!(world.reports(0), [Report::Sent { number: waits, outcome: Err(Failure::Canceled) }]);
     let posted = world.receive(1, None, None, 0, None);
     let got_it = world.receive(1, None, tag(1), 3000, None);
     world.settle();
-    assert_eq!(world.told(1), [got(got_it, begun, 1, 3000)]);
+    assert_eq!(world.reports(1), [got(got_it, begun, 1, 3000)]);
     let Node { machine, host } = &mut world.nodes[1];
     assert!(machine.cancel_receive(|user| user.number == posted, host));
 }
@@ -296,7 +299,7 @@ fn a_message_too_long_for_the_packets_of_a_peer_is_streamed_in_smaller_ones() {
     let posted = world.receive(1, None, tag(1), 250, None);
     let message = world.send(0, 1, Some(1), 250, false);
     world.settle();
-    assert_eq!(world.told(1), [got(posted, message, 1, 250)]);
-    assert_eq!(world.told(0), [sent(message)]);
+    assert_eq!(world.reports(1), [got(posted, message, 1, 250)]);
+    assert_eq!(world.reports(0), [sent(message)]);
     is_clean(&world);
 }

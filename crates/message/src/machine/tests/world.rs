@@ -46,14 +46,14 @@ pub(super) struct ReceiveUser {
 
 /// The callbacks of a host.
 #[derive(Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum Report {
     Sent { number: u64, outcome: Result<(), Failure> },
     Received { number: u64, what: Option<Received>, outcome: Result<(), Failure>, last: bool, bytes: Vec<u8> },
 }
 
 #[derive(Default)]
 pub(super) struct TestHost {
-    pub(super) told: Vec<Told>,
+    pub(super) reports: Vec<Report>,
     pub(super) answers: Vec<(Ticket, Result<Vec<u8>, Failure>)>,
     pub(super) connects: Vec<PeerId>,
     pub(super) disconnects: Vec<PeerId>,
@@ -218,7 +218,7 @@ impl Host for TestHost {
     fn sent(&mut self, mut send: SendUser, outcome: Result<(), Failure>) {
         self.conceal(send.stags.drain(..));
         self.announced -= usize::from(send.announced);
-        self.told.push(Told::Sent { number: send.number, outcome });
+        self.reports.push(Report::Sent { number: send.number, outcome });
     }
 
     fn received(
@@ -233,7 +233,7 @@ impl Host for TestHost {
         }
         let range = what.map_or(0..0, |what| what.offset as usize..(what.offset + what.length) as usize);
         let bytes = receive.memory.borrow()[range].to_vec();
-        self.told.push(Told::Received { number: receive.number, what, outcome, last, bytes });
+        self.reports.push(Report::Received { number: receive.number, what, outcome, last, bytes });
     }
 
     fn called(&mut self, peer: PeerId, call: CallId, body: &[u8]) {
@@ -565,7 +565,7 @@ impl World {
         }
     }
 
-    pub(super) fn told(&mut self, at: usize) -> Vec<Told> {
-        core::mem::take(&mut self.nodes[at].host.told)
+    pub(super) fn reports(&mut self, at: usize) -> Vec<Report> {
+        core::mem::take(&mut self.nodes[at].host.reports)
     }
 }
