@@ -20,7 +20,7 @@ pub(crate) struct Interface {
     pub(crate) address: SocketAddr,
     /// The prefix length of its network.
     pub(crate) prefix: u8,
-    /// Whether the default route goes through it.
+    /// Whether the default route uses it.
     pub(crate) default_route: bool,
 }
 

@@ -301,7 +301,7 @@ mod tests {
     fn pieces_that_touch_are_one() {
         let bytes = [0u8; 8];
         let piece = |from: usize, length| iovec { iov_base: bytes[from..].as_ptr().cast_mut().cast(), iov_len: length };
-        // SAFETY: Arrays of so many.
+        // SAFETY: Arrays of this length.
         unsafe {
             let (start, length) = join([piece(0, 3), piece(3, 5)].as_ptr(), 2).unwrap();
             assert_eq!((start.cast_const().cast(), length), (bytes.as_ptr(), 8));

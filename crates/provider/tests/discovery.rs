@@ -80,7 +80,7 @@ fn empty() -> fi_info {
 /// The port and the IPv4 address of a `struct sockaddr_in`.
 fn four(address: *const c_void, length: usize) -> (u16, [u8; 4]) {
     assert_eq!(length, 16);
-    // SAFETY: So many bytes are there.
+    // SAFETY: This many bytes are there.
     let bytes = unsafe { address.cast::<[u8; 16]>().read() };
     (u16::from_be_bytes([bytes[2], bytes[3]]), [bytes[4], bytes[5], bytes[6], bytes[7]])
 }
@@ -160,7 +160,7 @@ fn an_info_is_found_again_when_it_comes_back_as_hints() {
         let [same] = again.each().collect::<Vec<_>>()[..] else { panic!("{:?}", again.domains()) };
         assert_eq!((same.caps, same.addr_format, same.src_addrlen), (info.caps, info.addr_format, info.src_addrlen));
         let bytes = |info: &fi_info| {
-            // SAFETY: So many bytes are there.
+            // SAFETY: This many bytes are there.
             unsafe { core::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) }.to_vec()
         };
         assert_eq!(bytes(same), bytes(info));

@@ -53,7 +53,7 @@ impl Board {
     ///
     /// # Errors
     /// No directory for it can be used, /proc is not mounted, the disk is full, a limit is exceeded, or a name has a
-    /// line break. The NIC needs no board: the caller goes on without.
+    /// line break. The NIC needs no board: the caller continues without one.
     pub fn create(title: &str, names: &[&str], engines: usize) -> io::Result<Self> {
         Self::with_table(title, names, engines, Shape::default())
     }

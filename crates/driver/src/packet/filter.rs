@@ -98,7 +98,7 @@ pub(super) fn attach(fd: &OwnedFd, alternatives: &[&[FrameTest]]) -> io::Result<
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Locks a socket's filter, whoever gets the socket (`SO_LOCK_FILTER` of socket(7)).
+/// Locks a socket's filter for all processes that get the socket (`SO_LOCK_FILTER` of socket(7)).
 pub(super) fn lock(fd: &OwnedFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     let (pointer, length) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);

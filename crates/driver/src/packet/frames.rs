@@ -122,7 +122,7 @@ impl FramePort {
         let mut statistics: libc::tpacket_stats = unsafe { mem::zeroed() };
         let mut length = size_of_val(&statistics) as libc::socklen_t;
         let fd = self.socket.fd.as_raw_fd();
-        // SAFETY: So many bytes are written to `statistics` during the call.
+        // SAFETY: This many bytes are written to `statistics` during the call.
         let done = unsafe {
             let pointer = (&raw mut statistics).cast();
             libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, pointer, &raw mut length)
@@ -217,7 +217,7 @@ impl FramePort {
             }
             many => {
                 let (first, count) = (many.as_mut_ptr(), many.len());
-                // SAFETY: So many headers are there, each of which names vectors that live as long.
+                // SAFETY: This many headers are there, each of which names vectors that live as long.
                 uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmmsg, fd, first, count, libc::MSG_DONTWAIT) })
             }
         };

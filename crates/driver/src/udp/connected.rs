@@ -136,7 +136,7 @@ struct Order {
     /// Consecutive empty polls of the unconnected one.
     idle: u32,
     /// Polls in which the unconnected one is first: until the datagrams from before the second socket were received, or
-    /// so many that other peers must be busy there.
+    /// this many that other peers must be busy there.
     behind: u32,
 }
 

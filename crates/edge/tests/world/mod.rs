@@ -339,7 +339,7 @@ pub(crate) struct World {
     pub(crate) passes: bool,
     /// Those that did: in a datagram of their own, and written where they are kept.
     pub(crate) passed: (u32, u32),
-    /// What somebody on the way sees of this side's datagrams, and where they go.
+    /// The recorded datagrams of one side, with their destinations.
     pub(crate) seen: Option<(usize, Seen)>,
     /// Programs run only at multiples of this, as on a busy machine: received packets and expired timers wait. Zero: at
     /// once.

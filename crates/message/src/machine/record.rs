@@ -146,7 +146,7 @@ pub(super) enum Body {
     Direct,
     /// We read them.
     Source(Reading),
-    /// The sender was lost before they came.
+    /// The sender was lost before they were received.
     Lost,
 }
 

@@ -73,7 +73,7 @@ impl Format {
     /// NULL, or an address without this format.
     ///
     /// # Safety
-    /// `length` is NULL or can be read and written; so many bytes at `to` can be written, or it is NULL.
+    /// `length` is NULL or can be read and written; this many bytes at `to` can be written, or it is NULL.
     pub(crate) unsafe fn give(self, address: &Address, to: *mut c_void, length: *mut usize) -> Result<bool, Errno> {
         if length.is_null() {
             return Err(Errno::INVALID);
@@ -82,7 +82,7 @@ impl Format {
         // SAFETY: Not NULL, and then it can be read.
         let room = if to.is_null() { 0 } else { unsafe { length.read() } };
         let now = room.min(bytes.len());
-        // SAFETY: So many bytes can be written at `to`, or they are none; and the length can be written.
+        // SAFETY: This many bytes can be written at `to`, or they are none; and the length can be written.
         unsafe {
             if now > 0 {
                 core::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), now);

@@ -176,7 +176,7 @@ impl<'a> Results<'a> {
     /// Unknown flags; or results are to be reported, and there is no event queue.
     ///
     /// # Safety
-    /// `places` is NULL, or so many can be written there as there are addresses; with `FI_SYNC_ERR`, so can errors at
+    /// `places` is NULL, or this many can be written there as there are addresses; with `FI_SYNC_ERR`, so can errors at
     /// `context`.
     unsafe fn new(
         vector: &'a AddressVector,
@@ -367,7 +367,7 @@ unsafe extern "C" fn remove(vector: *mut fid_av, places: *mut fi_addr_t, count: 
         // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL.
         let vector = unsafe { borrow::<AddressVector>(vector) }?;
         for which in 0..count {
-            // SAFETY: There are so many places.
+            // SAFETY: There are this many places.
             let place = unsafe { places.add(which).read() };
             vector.remove(place).ok_or(Errno::INVALID)?;
         }

@@ -15,7 +15,7 @@ pub(super) unsafe extern "C" fn getname(endpoint: *mut fid, to: *mut c_void, len
         // SAFETY: An endpoint of ours, or NULL.
         let core = &unsafe { ep(endpoint.cast()) }?.core;
         let address = core.address()?;
-        // SAFETY: C promises a length, and so many bytes; or NULL.
+        // SAFETY: C promises a length, and this many bytes; or NULL.
         let cut = unsafe { core.domain.format().give(&address, to, length) }?;
         if cut { Err(Errno(FI_ETOOSMALL)) } else { Ok(()) }
     })

@@ -55,7 +55,7 @@ pub(super) unsafe extern "C" fn getopt(
         // SAFETY: An endpoint of ours, or NULL.
         let value = option_of_level(level).and_then(|()| unsafe { ep(endpoint.cast()) }?.core.option(option))?;
         let length = NonNull::new(length).ok_or(Errno::INVALID)?;
-        // SAFETY: Not NULL, so C promises a length, and so many bytes at `to`.
+        // SAFETY: Not NULL, so C promises a length, and this many bytes at `to`.
         unsafe {
             let room = length.replace(size_of::<usize>());
             if to.is_null() || room < size_of::<usize>() {
@@ -83,7 +83,7 @@ pub(super) unsafe extern "C" fn setopt(
         if from.is_null() || length != size_of::<usize>() {
             return Err(Errno::INVALID);
         }
-        // SAFETY: Not NULL, so C promises so many bytes.
+        // SAFETY: Not NULL, so C promises this many bytes.
         endpoint.core.set_option(option, unsafe { from.cast::<usize>().read_unaligned() })
     })
 }

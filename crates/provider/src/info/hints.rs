@@ -104,7 +104,7 @@ impl From<Errno> for Refused {
 /// A copy of the first bytes of a structure, with zeros in place of the rest.
 ///
 /// # Safety
-/// NULL, or so many bytes can be read. All zeros are a `T`, and so is any beginning of one with zeros behind it.
+/// NULL, or this many bytes can be read. All zeros are a `T`, and so is any beginning of one with zeros behind it.
 unsafe fn prefix<T>(at: *const T, bytes: usize) -> Option<T> {
     if at.is_null() {
         return None;
@@ -133,7 +133,7 @@ unsafe fn address(format: Option<Wish>, at: *const c_void, bytes: usize) -> Resu
     if at.is_null() || bytes == 0 {
         return Ok(None);
     }
-    // SAFETY: There are so many bytes.
+    // SAFETY: There are this many bytes.
     let all = unsafe { core::slice::from_raw_parts(at.cast::<u8>(), bytes) };
     let format = match format {
         Some(Wish(format)) => format,

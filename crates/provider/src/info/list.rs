@@ -131,7 +131,7 @@ impl Plain for fi_domain_attr {}
 impl Plain for fi_fabric_attr {}
 
 fn copy<T: Plain>(value: &T) -> Result<*mut T, Errno> {
-    // SAFETY: So many bytes can be read, padding included, for they are only copied.
+    // SAFETY: This many bytes can be read, padding included, for they are only copied.
     unsafe { duplicate(ptr::from_ref(value).cast(), size_of::<T>()) }.map(<*mut c_void>::cast)
 }
 
@@ -139,7 +139,7 @@ fn bytes(bytes: &[u8]) -> Result<*mut c_void, Errno> {
     if bytes.is_empty() {
         return Ok(ptr::null_mut());
     }
-    // SAFETY: So many bytes can be read.
+    // SAFETY: This many bytes can be read.
     unsafe { duplicate(bytes.as_ptr(), bytes.len()) }
 }
 
@@ -148,7 +148,7 @@ fn string(text: &str) -> Result<*mut c_char, Errno> {
 }
 
 /// # Safety
-/// So many bytes can be read, and they are some.
+/// This many bytes can be read, at least one.
 unsafe fn duplicate(from: *const u8, length: usize) -> Result<*mut c_void, Errno> {
     // SAFETY: Any length is allowed.
     let to = unsafe { libc::malloc(length) };

@@ -191,7 +191,7 @@ unsafe extern "C" fn eq_control(eq: *mut fid, command: c_int, argument: *mut c_v
 }
 
 unsafe extern "C" fn read(eq: *mut fid_eq, event: *mut u32, buffer: *mut c_void, length: usize, flags: u64) -> ssize_t {
-    // SAFETY: A queue of ours, and room for an event's number and so many bytes; or NULL.
+    // SAFETY: A queue of ours, and room for an event's number and this many bytes; or NULL.
     count(|| unsafe {
         let queue = borrow::<EventQueue>(eq)?;
         show(event, buffer, length, || queue.take(length, flags))
@@ -206,7 +206,7 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     flags: u64,
 ) -> ssize_t {
-    // SAFETY: A queue of ours, and room for an event's number and so many bytes; or NULL.
+    // SAFETY: A queue of ours, and room for an event's number and this many bytes; or NULL.
     count(|| unsafe {
         let queue = borrow::<EventQueue>(eq)?;
         if !queue.wait.blocks() {
@@ -267,7 +267,7 @@ unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buffer: *const c_void, l
         if !queue.writable || buffer.is_null() || length > MOST_BYTES {
             return Err(Errno::INVALID);
         }
-        // SAFETY: Not NULL, so C promises so many bytes.
+        // SAFETY: Not NULL, so C promises this many bytes.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), length) };
         queue.add(|events| events.push(event, bytes))?;
         Ok(length)
@@ -281,7 +281,7 @@ unsafe extern "C" fn strerror(
     buffer: *mut c_char,
     length: usize,
 ) -> *const c_char {
-    // SAFETY: The buffer has so many bytes, or is NULL. Failures of control operations have no explanation.
+    // SAFETY: The buffer has this many bytes, or is NULL. Failures of control operations have no explanation.
     value(c"".as_ptr(), || unsafe { Ok(words(0, ptr::null(), buffer, length)) })
 }
 

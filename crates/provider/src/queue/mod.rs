@@ -40,7 +40,7 @@ pub(crate) unsafe extern "C" fn try_wait(_fabric: *mut fid_fabric, objects: *mut
         let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
         let objects = NonNull::new(objects).ok_or(Errno::INVALID)?.as_ptr();
         for number in 0..count {
-            // SAFETY: C promises an array of so many objects of ours.
+            // SAFETY: C promises an array of this many objects of ours.
             if !unsafe { may_sleep(objects.add(number).read()) }? {
                 return Err(Errno::AGAIN);
             }

@@ -142,7 +142,7 @@ fn without_a_budget_the_packets_of_a_message_keep_their_credits_until_it_is_rece
 
 #[test]
 fn a_budget_that_comes_later_takes_what_has_come_and_what_follows() {
-    // So many credits that both are sent before the sender knows that memory is scarce.
+    // Enough credits that both are sent before the sender knows that memory is scarce.
     let settings = Settings { unexpected_bytes: 5000, unexpected_messages: 1, data_credits: 20, ..small() };
     let mut world = World::pair(&settings);
     let first = world.send(0, 1, Some(1), 4000, false);
