@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_of_the_size_is_probed_soon() {
+    fn a_hint_about_the_size_is_soon_checked_by_a_probe() {
         let mut mtu = Mtu::new(8972, RAISE);
         search(&mut mtu, 8972);
         mtu.hint_too_large(1253, Time::ZERO);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_before_the_doubt_and_arrives_ends_it() {
+    fn a_packet_sent_before_the_suspicion_ends_it_when_it_arrives() {
         let mut mtu = Mtu::new(8972, RAISE);
         search(&mut mtu, 8972);
         mtu.on_silence();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_goes_on_when_its_probe_is_forgotten_or_overtaken_by_a_doubt() {
+    fn a_search_continues_when_its_probe_is_forgotten_or_overtaken_by_a_suspicion() {
         let mut mtu = Mtu::new(8972, RAISE);
         mtu.on_probe_sent(1, 8972);
         assert_eq!(mtu.wanted(), None);

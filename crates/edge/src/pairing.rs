@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn new_lists_are_not_looked_at_more_than_once_in_a_second() {
+    fn new_lists_are_used_at_most_once_a_second() {
         let mut pairing = pairing(&[at(1, 1)], &[at(1, 2)]);
         assert!(pairing.start(Time::ZERO));
         pairing.set_remotes([at(1, 9)].into_iter(), Time::ZERO);

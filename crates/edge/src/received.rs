@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_often_is_not_told_again() {
+    fn a_range_is_acknowledged_a_limited_number_of_times() {
         let mut received = received(&[0, 2, 4]);
         (0..REPEATS).for_each(|_| assert_eq!(acknowledged(&mut received).len(), 3));
         assert_eq!(acknowledged(&mut received), [(4, 4)]);

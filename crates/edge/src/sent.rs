@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_may_still_arrive() {
+    fn packets_of_a_demoted_rail_may_still_arrive() {
         let mut sent = sent(3);
         let (mut settled, mut left) = (vec![], vec![]);
         sent.acknowledge(0, 0, &mut settled);

@@ -106,7 +106,7 @@ fn a_key_that_only_one_has_is_rejected_and_a_wrong_one_never_accepted() {
 /// A flood costs no more than hashes: the address is validated before the key, and the curve is computed with the
 /// answer.
 #[test]
-fn in_a_crowd_the_address_comes_before_the_key() {
+fn in_a_flood_the_address_is_validated_before_the_key() {
     let (mut caller, mut door) = (call(Some(&secret(1))), door(Some(secret(2))));
     let mut out = vec![];
     let first = hello(&mut caller, at(0));
@@ -258,7 +258,7 @@ fn repair(packet: &mut [u8]) {
 }
 
 #[test]
-fn a_crowd_needs_cookies() {
+fn in_a_flood_callers_need_cookies() {
     let (mut caller, mut door) = (call(None), door(None));
     let first = hello(&mut caller, at(0));
     let mut out = vec![];
@@ -279,7 +279,7 @@ fn a_crowd_needs_cookies() {
 }
 
 #[test]
-fn somebody_who_sends_for_cookies_again_and_again_is_not_followed() {
+fn a_caller_accepts_a_limited_number_of_cookies() {
     let mut caller = call(None);
     for n in 0..5 {
         let mut out = vec![];

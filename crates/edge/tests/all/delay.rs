@@ -111,7 +111,7 @@ fn bursts_that_leave_the_window_unused_do_not_make_it_grow() {
 /// A suspended host receives everything afterwards: nothing is lost, so the window stays (RFC 9002 section 7.6). The
 /// sender has probed the peer several times meanwhile.
 #[test]
-fn a_host_that_stands_still_costs_no_window() {
+fn a_suspended_host_costs_no_window() {
     for seed in 0..10 {
         let mut world = world(1, 200, 4, 1_000_000, seed);
         world.sides[1].keeps = true;

@@ -43,7 +43,7 @@ fn sent(world: &World) -> u64 {
 }
 
 #[test]
-fn who_quotes_no_packet_under_way_is_not_believed() {
+fn a_hint_that_quotes_no_packet_in_flight_is_ignored() {
     let mut world = quiet();
     // One that is acknowledged, and one that is not.
     world.sides[0].source.left = 1;
@@ -197,7 +197,7 @@ fn quiet_connections_ask_seldom_and_together() {
 
 /// A host is trusted about its own ports alone, and not after one report: it may come from a rule of its firewall.
 #[test]
-fn a_peer_that_is_silent_is_not_lost_for_what_others_say_nor_for_one_word() {
+fn a_silent_peer_is_not_lost_by_hints_of_others_nor_by_one_report() {
     for says_once in [false, true] {
         let mut world = quiet();
         world.sides[0].source.left = 1;
@@ -223,7 +223,7 @@ fn a_peer_that_is_silent_is_not_lost_for_what_others_say_nor_for_one_word() {
 }
 
 #[test]
-fn a_size_that_somebody_says_is_doubted_and_none_below_the_floor_is_taken() {
+fn a_hinted_size_is_probed_and_none_below_the_floor_is_used() {
     let mut world = quiet();
     let size = |world: &World| world.sides[0].connection.datagram_size();
     world.sides[0].source.left = 20;

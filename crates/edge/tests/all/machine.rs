@@ -276,7 +276,7 @@ fn forged(number: u64, frame: &Frame<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn who_can_not_answer_a_challenge_moves_nothing() {
+fn an_unanswered_challenge_moves_nothing() {
     let mut world = World::new(&Settings::default(), Faults::none(), [10, 10], 3000, 5);
     world.run_for(Duration::from_millis(50));
     let events = world.sides[1].events.clone();

@@ -193,7 +193,7 @@ fn pause(world: &mut World, time: Duration) -> (Duration, u64) {
 /// P9: a cut rail is demoted within three round trips and 20 ms, whichever direction is cut, and is used again within a
 /// second.
 #[test]
-fn a_cut_rail_is_left_soon_and_rejoined() {
+fn a_cut_rail_is_soon_demoted_and_rejoined() {
     for (rate, delay_us) in [(200, 50), (50, 1000), (20, 10_000)] {
         for (cut, index) in [([true, true], 0), ([true, false], 1), ([false, true], 1), ([true, true], 1)] {
             let link = Link { queue: 60_000, ..Link::new(rate, delay_us) };
@@ -218,7 +218,7 @@ fn a_cut_rail_is_left_soon_and_rejoined() {
 /// A suspended host has made round trips long on all rails. A rail that is cut right after has no other samples; the
 /// new short ones of the other rails suffice.
 #[test]
-fn a_rail_that_is_cut_after_a_pause_is_left_soon() {
+fn a_rail_that_is_cut_after_a_pause_is_soon_demoted() {
     for (rate, delay_us) in [(1000, 50), (200, 50), (50, 1000)] {
         for after_ms in [1_u64, 5, 20] {
             let link = Link { queue: 500_000, ..Link::new(rate, delay_us) };

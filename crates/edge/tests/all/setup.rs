@@ -120,7 +120,7 @@ fn a_lost_confirmation_costs_a_few_round_trips_of_set_up() {
 
 /// Before the caller has confirmed nothing is accepted from it, and nothing sent to it.
 #[test]
-fn who_has_not_confirmed_gets_nothing_in_or_out() {
+fn nothing_passes_before_the_caller_has_confirmed() {
     let key = Key::new(b"the key of this job");
     let mut both = set_up(key, &Faults::none(), false, 1);
     both[0].confirmation = weft_edge::Confirmation::Say([9; 32]);
