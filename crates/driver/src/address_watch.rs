@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_heard_twice() {
+    fn each_change_is_reported_once() {
         let watch = AddressWatch::new().unwrap();
         watch.has_heard();
         // Another program may change an interface just now, but not each time.

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn where_somebody_else_put_it_it_stays() {
+    fn an_affinity_set_by_others_stays() {
         apart(|| {
             let (all, cpu_affinity) = (here(), CpuAffinity::default());
             let [first, .., last] = all[..] else { return };

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_number_is_not_taken_for_the_same_user() {
+    fn a_user_without_a_number_is_not_the_same_user() {
         assert_eq!(is_own_user_after(|| true), Some(true));
         // SAFETY: A call without memory.
         match is_own_user_after(|| unsafe { libc::unshare(libc::CLONE_NEWUSER) } == 0) {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_a_user_like_others_where_all_users_are_mapped() {
+    fn the_overflow_user_is_ordinary_where_all_users_are_mapped() {
         let is_first_namespace = std::fs::read_to_string("/proc/self/uid_map").unwrap().contains("4294967295");
         // SAFETY: A call without memory.
         match is_own_user_after(|| unsafe { libc::setresuid(65_534, 65_534, 65_534) } == 0) {

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nft_says_is_told_with_what_is_missing() {
+    fn the_error_of_nft_is_reported_with_what_is_missing() {
         let table = "nft> table inet weft_1_2 { # progname nft\n\tflags owner\n";
         assert!(await_table("weft_1_2", table.as_bytes()).is_ok());
         let error = await_table("weft_1_2", "Operation not permitted (you must be root)\n".as_bytes()).unwrap_err();

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nobody_acknowledges_are_a_loss_in_time() {
+    fn unacknowledged_bytes_are_a_loss_in_time() {
         let mut pulse = sent();
         // The last answer was long before.
         let checks =
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_stopped_itself_asks_again_before_it_judges() {
+    fn after_its_own_suspension_it_asks_again_before_it_decides() {
         let mut pulse = sent();
         let asked = |last| Answers { unacknowledged: true, last, ..Answers::default() };
         assert!(!pulse.is_lost(at(100), asked(since(90, 100))));

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_that_leaves_somebody_out_is_told_from_one_that_does_not() {
+    fn a_map_without_some_user_is_told_from_a_complete_one() {
         assert!(maps_all("         0          0 4294967295\n"));
         assert!(maps_all("0 1 1\n1 0 4294967294\n"));
         assert!(!maps_all("         0       1000          1\n"));

@@ -127,7 +127,7 @@ fn leave_behind(directory: &Directory) {
 }
 
 #[test]
-fn who_looks_removes_what_the_dead_have_left() {
+fn a_reader_removes_boards_of_dead_processes() {
     let directory = Directory::new("dead");
     leave_behind(&directory);
     let found = directory.read();
@@ -136,7 +136,7 @@ fn who_looks_removes_what_the_dead_have_left() {
 }
 
 #[test]
-fn who_makes_a_board_removes_what_the_dead_have_left() {
+fn making_a_board_removes_those_of_dead_processes() {
     let directory = Directory::new("sweep");
     leave_behind(&directory);
     fs::rename(fs::read_dir(&directory.0).unwrap().next().unwrap().unwrap().path(), directory.0.join(".4194305-0-0"))
@@ -285,7 +285,7 @@ fn a_reader_with_another_boot_clock_leaves_the_boards_of_the_living() {
 }
 
 #[test]
-fn who_has_no_place_for_a_board_says_so_once() {
+fn a_missing_board_is_reported_once() {
     let (said, _) = crate::notice::said_by_child(|| {
         let place = Path::new("/proc/no/such/place");
         for _ in 0..2 {

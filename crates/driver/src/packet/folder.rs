@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_only_user_who_can_write_to_a_folder_is_believed_there() {
+    fn the_only_user_who_can_write_to_a_folder_is_trusted_there() {
         assert!(is_trustworthy(0, Path::new("/")).unwrap());
         let folder = Path::new("/run").join(format!("weft-folder-{}", std::process::id()));
         if fs::create_dir(&folder).is_err() || chown(&folder, Some(4711), None).is_err() {

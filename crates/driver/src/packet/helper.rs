@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn any_user_may_come_and_no_mode_is_changed_by_a_name() {
+    fn any_user_may_connect_and_no_mode_is_changed_by_a_name() {
         let path = path("mode");
         let listens = || {
             forbid_chmod();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_helper_is_told_from_one() {
+    fn other_listeners_are_told_from_helpers() {
         let said = |text: &str, fd| understand(text.as_bytes(), fd, "lo=test").unwrap_err().to_string();
         assert!(said("HTTP/1.1 400 Bad Request", None).contains("no helper"));
         assert!(said("weft-link 1 lo=test", None).contains("no socket"));

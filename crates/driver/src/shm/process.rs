@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_number_must_have_the_memory_mapped() {
+    fn the_process_of_a_number_must_have_the_memory_mapped() {
         let capacity = Capacity::new(4096).unwrap();
         let memory = memory::make(capacity).unwrap();
         let mapping = Mapping::map(memory.as_fd(), capacity).unwrap();

@@ -232,7 +232,7 @@ fn a_full_ring_takes_less_and_then_nothing_and_tells_of_room() {
 }
 
 #[test]
-fn few_bytes_are_not_told_to_who_waits_for_many_unless_they_are_the_last() {
+fn few_bytes_do_not_wake_a_wait_for_many_unless_they_are_the_last() {
     let mut bench = Bench::new();
     let (mut active, mut passive) = bench.pair();
     let many = Interest { least: 10, ..READ };
@@ -321,7 +321,7 @@ fn no_wake_is_lost() {
 }
 
 #[test]
-fn a_child_keeps_nobody_waiting() {
+fn a_child_keeps_no_peer_waiting() {
     let mut bench = Bench::new();
     let mut listener = bench.listen("127.0.0.1:0");
     let address = listener.local_address();
@@ -414,7 +414,7 @@ fn positions_that_jump_end_that_connection() {
 }
 
 #[test]
-fn who_dies_is_missed_once_its_last_words_are_read() {
+fn a_dead_peer_is_noticed_once_its_last_bytes_are_read() {
     let mut bench = Bench::new();
     let (stranger, mut port) = Stranger::connect(&mut bench);
     // SAFETY: An array as long as the span.
@@ -531,7 +531,7 @@ fn callers_leave_descriptors_to_the_program() {
 }
 
 #[test]
-fn a_name_that_somebody_else_has_is_told_of() {
+fn a_name_of_another_process_is_reported() {
     let outcome = said_by_child(|| {
         let at = free_address();
         let squatter = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
@@ -551,7 +551,7 @@ fn a_name_that_somebody_else_has_is_told_of() {
 }
 
 #[test]
-fn who_is_declined_knows_it() {
+fn a_declined_caller_knows_it() {
     let mut bench = Bench::new();
     // A listener that declines everything, at a free address.
     let at = free_address();

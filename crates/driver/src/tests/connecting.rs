@@ -64,7 +64,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_child_keeps_nobody_waiting() {
+fn a_child_keeps_no_peer_waiting() {
     let (mut bench, mut other) = (Bench::new(), Bench::new());
     let listener = bench.listen("127.0.0.1:0");
     let address = listener.local_address();

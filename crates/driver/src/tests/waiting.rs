@@ -34,7 +34,7 @@ fn interest_is_for_one_report() {
 }
 
 #[test]
-fn few_bytes_are_not_told_to_who_waits_for_many_unless_they_are_the_last() {
+fn few_bytes_do_not_wake_a_wait_for_many_unless_they_are_the_last() {
     let mut bench = Bench::new();
     let (mut active, mut passive) = bench.pair();
     let arm = |bench: &mut Bench, passive: &mut TcpPort, least| {
@@ -62,7 +62,7 @@ fn few_bytes_are_not_told_to_who_waits_for_many_unless_they_are_the_last() {
 }
 
 #[test]
-fn a_full_buffer_is_told_to_who_waits_for_more() {
+fn a_full_buffer_wakes_a_wait_for_more() {
     let mut bench = Bench::new();
     let (mut active, mut passive) = bench.pair();
     bench.network.arm_port(&mut passive, Token(5), Interest { least: u32::MAX, ..READ }).unwrap();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_goes_first_but_keeps_nobody_waiting_for_ever() {
+    fn older_datagrams_are_first_but_block_no_others_forever() {
         let mut order = Order::new();
         assert_eq!(
             polls(&mut order, true, ANY_FIRST_POLLS as usize),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn at_which_nothing_comes_is_looked_at_now_and_then() {
+    fn an_idle_socket_is_polled_now_and_then() {
         let mut order = Order::new();
         polls(&mut order, false, 200);
         let then = polls(&mut order, false, 80);

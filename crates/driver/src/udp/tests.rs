@@ -257,7 +257,7 @@ fn make_second(bench: &mut Bench, a: &mut UdpPort, b: &mut UdpPort, batch: &Data
 }
 
 #[test]
-fn the_peer_that_most_goes_to_has_a_socket_of_its_own() {
+fn the_peer_that_gets_most_has_a_socket_of_its_own() {
     let mut bench = Bench::new();
     let mut pairs: Vec<_> = families().into_iter().map(|local| (local, local.trim_end_matches(":0"))).collect();
     pairs.push(("0.0.0.0:0", "127.0.0.1"));
@@ -342,7 +342,7 @@ fn what_comes_to_a_socket_that_was_made_meanwhile_ends_a_wait() {
 }
 
 #[test]
-fn who_is_sent_nothing_any_more_has_no_socket_of_its_own() {
+fn a_peer_that_is_sent_nothing_any_more_has_no_socket_of_its_own() {
     let mut bench = Bench::new();
     let [mut a, mut b, mut other] = [(); 3].map(|()| bench.bind("127.0.0.1:0"));
     let (at_b, at_other) = (b.local_address(), other.local_address());
@@ -449,7 +449,7 @@ fn large_and_small_on_a_small_link() {
 }
 
 #[test]
-fn that_nobody_is_there_is_a_hint() {
+fn a_closed_port_is_a_hint() {
     let mut bench = Bench::new();
     for local in families() {
         let mut a = bench.bind(local);
@@ -483,7 +483,7 @@ fn that_nobody_is_there_is_a_hint() {
 }
 
 #[test]
-fn hints_that_nobody_asks_for_keep_nothing_out() {
+fn unread_hints_block_no_datagrams() {
     let mut bench = Bench::new();
     let small = DatagramOptions { buffer_bytes: Some(2048), offload: false };
     let (mut a, mut b) = (bench.bind_with("127.0.0.1:0", small), bench.bind_with("127.0.0.1:0", PLAIN));

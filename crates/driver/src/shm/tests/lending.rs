@@ -61,7 +61,7 @@ fn what_is_lent_is_copied_and_comes_back_in_order() {
 }
 
 #[test]
-fn who_sleeps_is_woken_when_it_comes_back() {
+fn a_sleeping_lender_is_woken_when_a_run_is_returned() {
     let mut bench = Bench::new();
     let (mut active, mut passive) = borrowing(&mut bench);
     let from = region(&bench, noise(BYTES), Access::LOCAL_READ);
@@ -86,7 +86,7 @@ fn who_sleeps_is_woken_when_it_comes_back() {
 }
 
 #[test]
-fn what_is_revoked_breaks_the_stream_of_who_copies_it() {
+fn copying_a_revoked_run_breaks_the_stream() {
     let mut bench = Bench::new();
     for ends in [Port::revoke, Port::abort, |port: &mut HostPort| *port = HostPort::Shared(nobodys_port())] {
         let (mut active, mut passive) = borrowing(&mut bench);
@@ -152,7 +152,7 @@ fn before_nothing() -> u64 {
 }
 
 #[test]
-fn what_a_stranger_says_of_its_loans_is_judged() {
+fn an_untrusted_lender_is_checked() {
     let mut bench = Bench::new();
     let to = region(&bench, vec![0; 16], Access::LOCAL_WRITE);
     let back = [to.slice(..8).unwrap()];
@@ -256,7 +256,7 @@ fn leave_a_socket(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: 
 }
 
 #[test]
-fn who_has_taken_the_peer_s_number_is_not_read() {
+fn a_process_that_reuses_the_peer_s_number_is_not_read() {
     use std::io::{Read, Write};
     const SKIPPED: i32 = 2;
     const SECRET: [u8; 8] = *b"a secret";
