@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_its_connection_gets_a_new_one_at_once_though_the_other_knows_nothing() {
+    fn a_side_that_lost_its_connection_gets_a_new_one_at_once_though_the_other_knows_nothing() {
         let settle = |mut world: World| {
             while let Some((connection, to)) = world.under_way.keys().next().copied() {
                 world = world.deliver(connection, to);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_are_looked_at_in_turn_few_at_a_time_and_those_that_never_fit_not_at_all() {
+    fn waiting_messages_are_checked_in_turn_few_at_a_time_and_those_that_never_fit_are_not() {
         let mut budget = Budget::new(1000, 100);
         let mut keys = SlotMap::with_key();
         let mut wait = |budget: &mut Budget, cost| {

@@ -408,7 +408,7 @@ fn a_connection_with_something_under_way_is_not_closed() {
 }
 
 #[test]
-fn a_reserved_credit_comes_before_the_next_message() {
+fn a_reserved_credit_precedes_the_next_message() {
     let mut world = World::pair(&Settings { data_credits: 1, ..small() });
     send_alone(&mut world, 1, 10);
     assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
@@ -428,7 +428,7 @@ fn a_reserved_credit_comes_before_the_next_message() {
 }
 
 #[test]
-fn the_last_credit_is_left_to_who_reserves_it_also_when_nobody_was_named() {
+fn the_last_credit_is_left_to_a_reservation_also_when_no_peer_was_named() {
     let mut world = World::pair(&Settings { data_credits: 1, ..small() });
     send_alone(&mut world, 1, 10);
     assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
@@ -443,7 +443,7 @@ fn the_last_credit_is_left_to_who_reserves_it_also_when_nobody_was_named() {
 }
 
 #[test]
-fn the_last_credit_is_left_to_who_reserves_it_also_after_a_packet_that_needed_none() {
+fn the_last_credit_is_left_to_a_reservation_also_after_a_packet_that_needed_none() {
     let mut world = World::pair(&Settings { data_credits: 1, ..small() });
     send_alone(&mut world, 1, 10);
     assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));

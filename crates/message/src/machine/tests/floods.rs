@@ -120,7 +120,7 @@ fn what_is_waited_for_passes_the_windows_of_many_peers() {
 }
 
 #[test]
-fn who_sends_more_messages_than_there_are_places_for_is_slowed_down_and_nothing_is_lost() {
+fn a_sender_of_more_messages_than_there_are_places_for_is_slowed_down_and_nothing_is_lost() {
     for length in [0, 8, 400, 5001] {
         let mut world = World::pair(&Settings { unexpected_messages: 100, ..small() });
         let many: Vec<_> = (0..1000).map(|_| world.send(0, 1, Some(1), length, false)).collect();
@@ -138,7 +138,7 @@ fn who_sends_more_messages_than_there_are_places_for_is_slowed_down_and_nothing_
 }
 
 #[test]
-fn a_message_that_does_not_fit_holds_up_nobody_else() {
+fn a_message_that_does_not_fit_blocks_no_other() {
     // The last one of these does not fit now, or never will.
     for long in [&[1500, 1500, 1500][..], &[4000]] {
         let settings = Settings { unexpected_bytes: 3000, unexpected_messages: 12, data_credits: 14, ..small() };

@@ -161,7 +161,7 @@ fn ids_are_good_for_their_peer_only_and_for_what_is_due() {
 }
 
 #[test]
-fn a_peer_without_credit_is_not_heard_and_one_that_is_not_received_gets_none() {
+fn a_packet_without_credit_is_refused_and_an_unreceived_message_returns_none() {
     let mut world = victim();
     for _ in 0..3 {
         assert_eq!(feed(&mut world, PEER, &packet(Class::Data, (0, 0), &[short()])), Ok(()));
