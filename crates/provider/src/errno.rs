@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_that_somebody_answered_on_says_why() {
+    fn the_path_with_an_answer_gives_the_reason() {
         let attempt = |error| Attempt {
             local: None,
             remote: "192.0.2.1:7".parse().unwrap(),

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_read_may_not_change() {
+    fn a_right_to_read_is_no_right_to_change() {
         assert_eq!(rights(FI_SEND | FI_WRITE), Ok(Access::LOCAL_READ));
         assert_eq!(rights(FI_REMOTE_READ | FI_READ), Ok(Access::LOCAL_WRITE | Access::REMOTE_READ));
         assert_eq!(rights(FI_REMOTE_WRITE), Ok(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC));

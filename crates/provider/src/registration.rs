@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_say_who_names_what() {
+    fn modes_decide_which_side_chooses_keys() {
         let new = |version, modes| {
             let registration = Registration::new(version, modes);
             (registration.by_address, registration.own_keys)

@@ -86,7 +86,7 @@ fn four(address: *const c_void, length: usize) -> (u16, [u8; 4]) {
 }
 
 #[test]
-fn the_provider_says_who_it_is() {
+fn the_provider_describes_itself() {
     let provider = weft_fi::fi_prov_ini();
     // SAFETY: A static that is not written here.
     unsafe {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_it_is_counts_more_than_where() {
+    fn the_id_takes_precedence_over_the_path() {
         let mut entries = Entries::default();
         let bridge = "172.17.0.1:7";
         entries.insert(address(1, &["192.0.2.1:7", bridge]));

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_nobody_can_have_are_refused() {
+    fn impossible_addresses_are_refused() {
         for paths in [&[][..], &["0.0.0.0:7"], &["192.0.2.1:0"], &["192.0.2.1:7", "[::]:7"]] {
             assert_eq!(reachable(address(0, paths)), Err(FI_EADDRNOTAVAIL), "{paths:?}");
         }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_keeps_nobody_waiting() {
+    fn a_refused_operation_blocks_no_other() {
         let turns = CounterOrder::default();
         let [first, second] = [(); 2].map(|()| turns.begin(OpFlags::default()));
         turns.take_back(first, |_, _| panic!("nothing is over"));

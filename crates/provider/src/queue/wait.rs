@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn no_descriptor_where_nobody_would_wake_it() {
+    fn no_descriptor_where_no_thread_would_wake_it() {
         assert_eq!(Wait::with_nic(FI_WAIT_FD, Progress::Caller).err(), Some(NoWait::Asleep));
         assert!(Wait::with_nic(FI_WAIT_UNSPEC, Progress::Caller).unwrap().blocks());
         for progress in [Progress::Hybrid, Progress::Thread] {

@@ -76,7 +76,7 @@ fn immediate_data_comes_along() {
 }
 
 #[test]
-fn injected_memory_is_free_at_once_and_nobody_sees_it() {
+fn injected_memory_is_free_at_once_without_a_completion() {
     let (one, two) = pair(Wishes::default());
     let (mut bytes, mut received) = ([7u8; 64], [0; 64]);
     assert_eq!(call!(one.endpoint, msg, inject, bytes.as_ptr().cast(), 64, one.peer), 0);
@@ -162,7 +162,7 @@ fn a_buffer_for_many_is_canceled_by_its_context() {
 }
 
 #[test]
-fn who_sent_it() {
+fn the_source_of_a_message() {
     let (one, mut two) = pair(Wishes::default());
     let mut stranger = Node::new(Wishes::default());
     stranger.know(&two);
@@ -206,7 +206,7 @@ fn a_directed_receive_waits_for_its_sender() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_counted_and_not_shown() {
+fn unrequested_completions_are_counted_and_not_reported() {
     let wishes = Wishes { selective: FI_SELECTIVE_COMPLETION, count: true, ..Wishes::default() };
     let (one, two) = pair(wishes);
     let (bytes, mut received) = (*b"quiet", [0; 8]);

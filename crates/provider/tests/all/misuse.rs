@@ -145,7 +145,7 @@ fn what_must_be_bound_and_how() {
 }
 
 #[test]
-fn addresses_that_nobody_has() {
+fn unknown_addresses() {
     let (one, _two) = pair(Wishes::default());
     for address in [one.peer + 1, FI_ADDR_UNSPEC] {
         let status = call!(one.endpoint, msg, send, ptr::null(), 0, ptr::null_mut(), address, ptr::null_mut());

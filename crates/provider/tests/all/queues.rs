@@ -91,7 +91,7 @@ fn a_threshold_is_waited_for() {
 }
 
 #[test]
-fn who_does_not_wait_may_not() {
+fn a_queue_without_a_wait_object_refuses_waits() {
     let (one, _two) = pair(Wishes { wait: FI_WAIT_NONE, count: true, ..Wishes::default() });
     let mut descriptor = 0;
     let argument = (&raw mut descriptor).cast();
@@ -102,7 +102,7 @@ fn who_does_not_wait_may_not() {
 }
 
 #[test]
-fn a_descriptor_wakes_who_sleeps_on_it() {
+fn a_descriptor_wakes_a_sleeping_thread() {
     let (one, two) = pair(Wishes { wait: FI_WAIT_FD, count: true, ..Wishes::default() });
     let (mut descriptor, mut kind) = (-1, 0);
     for object in [two.queue.cast::<fid>(), two.counter.cast()] {
@@ -258,7 +258,7 @@ fn failures_have_the_fields_of_the_applications_version() {
 }
 
 #[test]
-fn a_queue_that_nobody_reads_takes_nothing_more() {
+fn a_queue_that_is_not_read_accepts_nothing_more() {
     const SIZE: usize = 5000;
     let (one, two) = pair(Wishes { queue_size: SIZE, ..Wishes::default() });
     let mut sent = 0;
@@ -282,7 +282,7 @@ fn a_queue_that_nobody_reads_takes_nothing_more() {
 }
 
 #[test]
-fn a_poll_set_names_who_has_something() {
+fn a_poll_set_names_members_with_news() {
     let (one, two) = pair(Wishes { count: true, ..Wishes::default() });
     let mut set: *mut fid_poll = ptr::null_mut();
     let mut attributes = fi_poll_attr { flags: 0 };

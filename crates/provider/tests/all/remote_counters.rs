@@ -228,7 +228,7 @@ fn an_endpoint_counts_what_it_does_to_itself() {
 }
 
 #[test]
-fn who_has_not_asked_for_it_has_none() {
+fn without_a_request_there_are_none() {
     let node = Node::disabled(Wishes::default());
     let counter = counter(&node);
     assert_eq!(control!(node.endpoint, bind, counter.cast(), FI_REMOTE_WRITE), -FI_EBADFLAGS);

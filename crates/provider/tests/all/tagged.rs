@@ -95,7 +95,7 @@ fn peek(node: &Node, message: &fi_msg_tagged, flags: u64) -> fi_cq_tagged_entry 
 }
 
 #[test]
-fn who_looks_finds_what_has_come() {
+fn a_peek_finds_a_received_message() {
     let (one, two) = pair(Wishes::default());
     let message = wanted(7, 0, 30);
     assert_eq!(ask(&two, &message, FI_PEEK), 0);
@@ -117,7 +117,7 @@ fn who_looks_finds_what_has_come() {
 }
 
 #[test]
-fn what_is_claimed_waits_for_who_has_claimed_it() {
+fn a_claimed_message_waits_for_its_receive() {
     let (one, two) = pair(Wishes::default());
     for length in [10, 40_000, 400_000] {
         let (sent, mut first, mut second) = (vec![1; length], vec![0; length], [0; 4]);

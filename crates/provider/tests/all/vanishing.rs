@@ -51,7 +51,7 @@ impl Drop for Pages {
 }
 
 #[test]
-fn peers_get_no_right_to_write_what_nobody_may_write() {
+fn peers_get_no_right_to_write_read_only_memory() {
     let (one, _two) = pair(Wishes::default());
     let mut memory = Pages::new(3 * PAGE, libc::PROT_READ);
     assert_eq!(one.register_as(memory.bytes(), FI_REMOTE_WRITE | FI_REMOTE_READ, 0), Err(-EFAULT));
