@@ -1,0 +1,31 @@
+//! What a lower layer may use of its engine.
+
+use weft_base::{Random, Time};
+use weft_memory::Registry;
+
+use super::datagrams::{DatagramPorts, Inbox};
+use super::edge::outbox::Outbox;
+use super::mpa::staging::Pool;
+use crate::counters::Counters;
+use crate::settings::Settings;
+
+/// What a lower layer may use while it is driven.
+pub struct Io<'a> {
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) outbox: &'a mut Outbox,
+    /// The engine's datagram ports.
+    pub datagrams: &'a mut dyn DatagramPorts,
+    /// Datagrams that have come for this connection, for a lower layer over datagram ports: it takes all of them
+    /// whenever it is driven.
+    pub inbox: Inbox<'a>,
+    /// The memory that payload comes from and goes to.
+    pub registry: &'a Registry,
+    /// The NIC's settings.
+    pub settings: &'a Settings,
+    /// The engine's counters.
+    pub counters: &'a mut Counters,
+    /// Unguessable numbers, from the NIC's seed.
+    pub random: &'a mut Random,
+    /// The time of the present turn.
+    pub now: Time,
+}

@@ -1,0 +1,317 @@
+//! The calls that a connection and its engine make to a lower layer.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use weft_base::{Hint, Interest, Network, PortError, PortOptions, Time, Token};
+use weft_rdmap::{SendRequest, Stream};
+
+use super::above::{Above, StreamCell};
+use super::datagrams::{DatagramKey, DatagramPorts, Destination, Names, Stray};
+use super::edge::outbox::Told;
+use super::io::Io;
+#[cfg(doc)]
+use super::words::MOST_PASSED;
+use super::words::{
+    Accepted, Drained, Got, Knocked, ListensAt, Passed, ReceiveError, SendError, Sent, StartStep, Undecided,
+};
+use crate::error::ConnectionError;
+use crate::key::JobKey;
+use crate::offer::{Offer, RequestInfo, StartError, StartMisuse, Transport};
+use crate::queues::queue_pair::QueuePair;
+use crate::rail_report::RailReport;
+use crate::settings::Settings;
+
+/// A lower layer under one connection. No call blocks.
+pub trait Lower<N: Network>: Sized {
+    /// What a connection is begun with.
+    type Opening;
+    /// What stands at each datagram port, and answers those that it does not know. `()` where there are none.
+    type Door: Send;
+    /// It measures times, so [`Io::now`] must be of the very turn: else it may be some turns old.
+    const MEASURES_TIME: bool = false;
+
+    // --- set-up
+
+    /// Prepares the first word of a connection that is begun here.
+    ///
+    /// # Errors
+    /// A setting is not possible.
+    fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse>;
+
+    /// Begins to connect: over `datagrams` where [`Lower::calls_by_datagrams`] says so.
+    ///
+    /// # Errors
+    /// The address can't be used, or the operating system refused.
+    fn connect(
+        network: &mut N,
+        remote: SocketAddr,
+        options: PortOptions,
+        opening: Self::Opening,
+        datagrams: Option<DatagramKey>,
+        io: &mut Io<'_>,
+    ) -> Result<Self, PortError>;
+
+    /// It is later than [`Lower::next_timeout`] while the connection is set up: another way may be tried as well.
+    fn try_another(&mut self, _network: &mut N, _now: Time) {}
+
+    /// A connection that a peer has begun.
+    fn respond(port: N::Port, offer: Offer) -> Self;
+
+    /// The peer has not said what is due within this time.
+    fn timed_out(waited_for: Duration) -> StartError;
+
+    /// Goes on with the set-up.
+    ///
+    /// # Errors
+    /// It has failed; [`Lower::fail_start`] is next.
+    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError>;
+
+    /// Whether the peer's host has not answered yet.
+    fn is_connecting(&self) -> bool;
+
+    /// What the network has said of the peer's address so far, which may change: nobody has answered. It is why a call
+    /// comes to nothing when its time is over.
+    fn doubt(&self) -> Option<PortError> {
+        None
+    }
+
+    /// The request that waits for a decision.
+    fn request(&self) -> Option<RequestInfo>;
+
+    /// Accepts the request that waits. `depths`: IRD and ORD, if they are to be others than offered.
+    ///
+    /// # Errors
+    /// It can't be accepted.
+    fn accept(
+        &mut self,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+        io: &mut Io<'_>,
+    ) -> Result<Accepted, Undecided>;
+
+    /// Rejects the request that waits; [`Lower::drain`] sends the rest of the answer.
+    ///
+    /// # Errors
+    /// It can't be rejected.
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided>;
+
+    /// The set-up is over without a connection. Says what the peer is to be told, or breaks the port; what is not said
+    /// yet is for [`Lower::drain`].
+    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_>) -> Drained;
+
+    /// The connection stands: from here on segments of this stream go and come. Says how the stream is held.
+    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell;
+
+    // --- segments
+
+    /// Takes segments and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
+    ///
+    /// # Errors
+    /// It can't go on.
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError>;
+
+    /// Receives once, and handles every segment that is whole then.
+    ///
+    /// # Errors
+    /// It can't go on.
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError>;
+
+    /// Whether [`Lower::receive`] and [`Lower::transmit`] would find nothing that has come since they were called last,
+    /// which is known without asking the port's system.
+    fn is_still(&mut self) -> bool {
+        false
+    }
+
+    /// Has a packet of at most `most` bytes written straight to where it is sent from. `write` says how long it has
+    /// become, or that there is none; it is asked only where a packet can go.
+    fn pass_packet<A: Above>(
+        &mut self,
+        _above: &mut A,
+        _most: usize,
+        _io: &mut Io<'_>,
+        _write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Passed {
+        Passed::Not
+    }
+
+    /// Sends a Send or Write of at most [`MOST_PASSED`] bytes at once, from where the caller has it, where it fits one
+    /// segment. Returns whether that was done: it is complete then, or the stream has it among those under way
+    /// ([`Lower::owes_completion`]). Only where nothing that was taken from the stream waits to be sent
+    /// ([`Lower::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
+    fn pass_request<A: Above>(&mut self, _above: &mut A, _request: &SendRequest, _io: &mut Io<'_>) -> bool {
+        false
+    }
+
+    /// Whether a request that passes completes later, when this layer answers for it: then [`Lower::pass_request`]
+    /// hands those whose completion is told to [`Stream::pass_owed`].
+    fn owes_completion(&self) -> bool {
+        false
+    }
+
+    /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends
+    /// again.
+    fn has_unsent(&self) -> bool;
+
+    /// Whether a request may go out now before anything that was taken from the stream.
+    fn lets_pass(&self, _now: Time) -> bool {
+        !self.has_unsent()
+    }
+
+    /// Whether it has nothing to do until something comes, the stream has something, or a time has come
+    /// ([`Lower::next_timeout`]).
+    fn is_idle(&self, _now: Time) -> bool {
+        !self.has_unsent() && !self.keeps_time()
+    }
+
+    /// Throws away what has not been sent.
+    fn clear_unsent(&mut self, io: &mut Io<'_>);
+
+    /// Throws away what has been received of a segment.
+    fn clear_received(&mut self, io: &mut Io<'_>);
+
+    /// Bytes of the stream that are here but not handed up: of a segment of which the rest is missing.
+    fn received_bytes(&self) -> u32;
+
+    // --- the end, and the ports
+
+    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on. What of that can't be
+    /// sent at once counts in [`Lower::has_unsent`].
+    fn close_send(&mut self);
+
+    /// Breaks the connection at once.
+    fn abort(&mut self, io: &mut Io<'_>);
+
+    /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
+    fn drain(&mut self, io: &mut Io<'_>) -> Drained;
+
+    /// Whether there is nothing to do until something comes, something is posted, or a time has come: then it need
+    /// not be looked at. For layers that are brought what has come ([`Io::inbox`]).
+    fn rests(&self) -> bool {
+        false
+    }
+
+    /// Whether the peer has shown that it knows that it was accepted. Until then there is no connection.
+    fn is_confirmed(&self) -> bool {
+        true
+    }
+
+    /// Whether the peer has no receive for a Send that was taken for sending.
+    fn lacks_receive(&self) -> bool {
+        false
+    }
+
+    /// Whether the peer has closed, though not all that was sent to it is in place ([`Got::End`] comes when it is).
+    fn is_closed_by_peer(&self) -> bool {
+        false
+    }
+
+    /// Bytes that the peer's host has not acknowledged, as [`weft_base::Port::unacknowledged`].
+    fn unacknowledged(&self) -> usize;
+
+    /// Looks whether the peer's host still answers, as [`weft_base::Port::check_peer`].
+    ///
+    /// # Errors
+    /// It does not.
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError>;
+
+    /// The address of this end, where it is known.
+    fn local_address(&self) -> Option<SocketAddr>;
+
+    /// The address of the other end.
+    fn remote_address(&self) -> SocketAddr;
+
+    /// What carries it, as far as that is decided.
+    fn transport(&self) -> Transport;
+
+    /// Whether the peer may lend the payload of its segments ([`weft_base::Port::begin_borrowing`]).
+    fn borrows(&self) -> bool {
+        false
+    }
+
+    /// Adds what others are told of its rails, if it has any.
+    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
+        let _ = (ports, now, reports);
+    }
+
+    /// How many ports it has, which the network tells of one by one. At most 16, and always as many.
+    fn ports(&self) -> usize {
+        1
+    }
+
+    /// Asks the network to report `token` once when there is something to do at the port with this index. Room is asked
+    /// for whenever [`Lower::has_unsent`] says so; a layer that waits for something else leaves that out.
+    ///
+    /// # Errors
+    /// The operating system refused: it is looked at instead.
+    fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError>;
+
+    /// When it must be driven though nothing has come: retransmissions, delayed acknowledgements, probes.
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// Whether [`Lower::next_timeout`] may be earlier than `at`.
+    #[inline]
+    fn may_time_out_before(&self, _at: Time) -> bool {
+        self.keeps_time()
+    }
+
+    /// Whether [`Lower::next_timeout`] may say anything.
+    #[inline]
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
+    // --- datagram ports, which belong to the engine
+
+    /// Whether a connection that is begun so needs a datagram port.
+    fn calls_by_datagrams(_opening: &Self::Opening) -> bool {
+        false
+    }
+
+    /// What a listener with this offer listens at: ports for streams, and a datagram port with the same number.
+    fn listens_at(_offer: &Offer) -> ListensAt {
+        ListensAt { streams: true, shared_memory: false, datagrams: false }
+    }
+
+    /// What is known of why a call has come to nothing, when its time is over.
+    fn why_late(&self) -> Option<StartError> {
+        None
+    }
+
+    /// Who stands at a new datagram port. `host`: as [`DatagramPorts::host_key`];
+    /// `secret`: of this process; `key`: of the job, if it has one.
+    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Door;
+
+    /// For whom a datagram is, without looking at whether it is good.
+    fn destination(_datagram: &[u8]) -> Destination {
+        Destination::Nobody
+    }
+
+    /// Whether the payload of a datagram is as it was sent: what an engine looks at that serves a port of another one.
+    fn is_good(_datagram: &[u8]) -> bool {
+        false
+    }
+
+    /// What an engine that serves one of the connection's ports says of what it has sent.
+    fn take_told(&mut self, _told: &Told, _now: Time) {}
+
+    /// A datagram is for no connection. What is to be answered is written to `answer`.
+    fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_>, _answer: &mut Vec<u8>) -> Knocked<Self> {
+        Knocked::Nothing
+    }
+
+    /// By what datagrams find it, and the port that it uses; `None` where it has ports of its own.
+    fn names(&self) -> Option<(DatagramKey, Names)> {
+        None
+    }
+
+    /// Whose datagram begins like this: somebody on the way quotes it.
+    fn quoted(_quote: &[u8]) -> Destination {
+        Destination::Nobody
+    }
+
+    /// Somebody on the way says something about what was sent, and quotes it: see [`Lower::quoted`].
+    fn take_hint(&mut self, _hint: &Hint, _now: Time) {}
+}
