@@ -1,5 +1,6 @@
 //! The engine's datagram ports: many connections share one, and each datagram is brought to the one it names.
 
+use core::any::Any;
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,7 +20,7 @@ use super::lanes::{Brought, Desk, Lane, ServingEnd};
 use super::vain_watch::VainWatch;
 use crate::key::JobKey;
 use crate::lower::{
-    Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, Parcel, RailPort, ServedPorts,
+    Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, Parcel, ParcelOf, RailPort, ServedPorts,
 };
 use crate::settings::Rails;
 
@@ -68,7 +69,7 @@ enum PortOf<N: Carrier> {
     /// This engine.
     Own(N::Datagram),
     /// Another one.
-    Served(Arc<Lane>),
+    Served(Arc<Lane<ParcelOf<N>>>),
 }
 
 /// Names that are random, and our own: nothing is to be gained by hashing them.
@@ -96,7 +97,7 @@ pub(super) struct Datagrams<N: Carrier> {
     pub(super) members: SlotMap<DefaultKey, Member<N>>,
     /// Ports among these that other engines serve; and such as were left before all parcels had.
     served: usize,
-    left: Vec<(DefaultKey, Arc<Lane>)>,
+    left: Vec<(DefaultKey, Arc<Lane<ParcelOf<N>>>)>,
     rails: Vec<RailPort>,
     /// From which the rails were made, and how often they have changed.
     addresses: Vec<HostAddress>,
@@ -132,7 +133,7 @@ pub(super) struct Room {
 }
 
 /// Has the engine that serves a port send bytes that are at hand.
-fn send_to(lane: &Lane, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
+fn send_to<P: Parcel>(lane: &Lane<P>, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
     let [Piece::Bytes(bytes)] = pieces else { return Err(PortError::NotPermitted) };
     if lane.is_gone() {
         return Err(PortError::Reset);
@@ -448,7 +449,7 @@ impl<N: Carrier> Datagrams<N> {
     }
 
     /// The lane of a port that another engine serves.
-    pub(super) fn lane(&self, key: DefaultKey) -> Option<&Arc<Lane>> {
+    pub(super) fn lane(&self, key: DefaultKey) -> Option<&Arc<Lane<ParcelOf<N>>>> {
         match &self.members.get(key)?.port {
             PortOf::Own(_) => None,
             PortOf::Served(lane) => Some(lane),
@@ -623,10 +624,10 @@ impl<N: Carrier> ServedPorts for Datagrams<N> {
         self.served > 0 || !self.left.is_empty()
     }
 
-    fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut Parcel)) -> bool {
+    fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut dyn Any)) -> bool {
         let Some(member) = self.members.get_mut(port.0) else { return false };
         let PortOf::Served(lane) = &member.port else { return false };
-        let posted = lane.post(fill);
+        let posted = lane.post(|parcel| fill(parcel));
         // An answer is likely.
         member.warm();
         posted

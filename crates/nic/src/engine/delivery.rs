@@ -15,7 +15,7 @@ use super::{Engine, Entry, Member, Upper};
 use crate::connection::{Connection, within_limits};
 use crate::error::{ConnectionError, RefusedStart};
 use crate::lower::{
-    Carrier, Datagram, DatagramKey, DatagramPorts, Inbox, InboxEntry, Io, Knocked, Lower, Route, Stray,
+    Carrier, Datagram, DatagramKey, DatagramPorts, Inbox, InboxEntry, Io, Knocked, Lower, ParcelOf, Route, Stray,
 };
 use crate::offer::Offer;
 use crate::settings::Rails;
@@ -213,7 +213,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// Takes what the engine that serves a port has brought.
-    fn receive_served(&mut self, key: DefaultKey, lane: &Lane) -> bool {
+    fn receive_served(&mut self, key: DefaultKey, lane: &Lane<ParcelOf<N>>) -> bool {
         if !lane.take_news() {
             return false;
         }

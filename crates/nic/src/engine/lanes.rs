@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use slotmap::{DefaultKey, Key as _};
-use weft_base::{Hint, Network, ReceivedDatagrams};
+use weft_base::{Hint, ReceivedDatagrams};
 use weft_lock::{Mutex, Rank};
 
 use super::doorbell::Doorbell;
-use crate::lower::{Parcel, Told};
+use crate::lower::{Carrier, Parcel, ParcelOf, Told};
 
 /// Parcels that wait for the serving engine at most: then the port has no room.
 const MOST_PARCELS: usize = 8;
@@ -23,9 +23,9 @@ const BUNDLE_BYTES: usize = 256 << 10;
 const MOST_HINTS: usize = 32;
 
 /// One port.
-pub(super) struct Lane {
+pub(super) struct Lane<P> {
     inward: Mutex<Inward>,
-    outward: Mutex<Outward>,
+    outward: Mutex<Outward<P>>,
     /// There is something for the owner, and for the serving engine.
     news: AtomicBool,
     work: AtomicBool,
@@ -62,10 +62,10 @@ struct Inward {
 }
 
 /// From the owner to the serving engine.
-struct Outward {
+struct Outward<P> {
     /// With their numbers.
-    waiting: VecDeque<(u64, Parcel)>,
-    spare: Vec<Parcel>,
+    waiting: VecDeque<(u64, P)>,
+    spare: Vec<P>,
     next: u64,
     /// The number of the parcel whose payload is being copied, and its connection's name.
     under_way: Option<(u64, u64)>,
@@ -73,7 +73,7 @@ struct Outward {
     wanted: bool,
 }
 
-impl Outward {
+impl<P: Parcel> Outward<P> {
     /// Those that have not left: number, and the connection's name.
     fn present(&self) -> impl Iterator<Item = (u64, u64)> {
         let waiting = self.waiting.iter().map(|(number, parcel)| (*number, parcel.name()));
@@ -81,7 +81,7 @@ impl Outward {
     }
 }
 
-impl Lane {
+impl<P: Parcel> Lane<P> {
     pub(super) fn new(owner: &Arc<Doorbell>, server: &Arc<Doorbell>) -> Self {
         let inward = Inward {
             full: VecDeque::with_capacity(BUNDLES),
@@ -179,7 +179,7 @@ impl Lane {
     }
 
     /// Has what `fill` puts into a parcel sent, if there is room: `fill` is called only then.
-    pub(super) fn post(&self, fill: impl FnOnce(&mut Parcel)) -> bool {
+    pub(super) fn post(&self, fill: impl FnOnce(&mut P)) -> bool {
         let mut outward = self.outward.lock();
         if self.is_gone.load(Ordering::SeqCst) || outward.waiting.len() >= MOST_PARCELS {
             return false;
@@ -310,7 +310,7 @@ impl Lane {
     }
 
     /// Has `load` copy the next parcel. Returns whether there was one.
-    pub(super) fn load_parcel(&self, load: impl FnOnce(&Parcel)) -> bool {
+    pub(super) fn load_parcel(&self, load: impl FnOnce(&P)) -> bool {
         let mut outward = self.outward.lock();
         let Some((number, parcel)) = outward.waiting.pop_front() else { return false };
         outward.under_way = Some((number, parcel.name()));
@@ -336,12 +336,12 @@ fn ring(doorbell: &Doorbell) {
 }
 
 /// A parcel whose payload is being copied.
-struct UnderWay<'a> {
-    lane: &'a Lane,
-    parcel: Parcel,
+struct UnderWay<'a, P: Parcel> {
+    lane: &'a Lane<P>,
+    parcel: P,
 }
 
-impl Drop for UnderWay<'_> {
+impl<P: Parcel> Drop for UnderWay<'_, P> {
     fn drop(&mut self) {
         let mut outward = self.lane.outward.lock();
         outward.under_way = None;
@@ -355,28 +355,28 @@ impl Drop for UnderWay<'_> {
 }
 
 /// The end of a lane at the serving engine. Dropping it tells the owner that nobody serves the port any more.
-pub(super) struct ServingEnd(pub(super) Arc<Lane>);
+pub(super) struct ServingEnd<P: Parcel>(pub(super) Arc<Lane<P>>);
 
-impl Drop for ServingEnd {
+impl<P: Parcel> Drop for ServingEnd<P> {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
 /// Where ports are brought to an engine that is to serve them.
-pub(crate) struct Desk<N: Network> {
+pub(crate) struct Desk<N: Carrier> {
     brought: Mutex<Vec<Brought<N>>>,
     any: AtomicBool,
     pub(super) doorbell: Arc<Doorbell>,
 }
 
 /// A port that is to be served.
-pub(super) struct Brought<N: Network> {
+pub(super) struct Brought<N: Carrier> {
     pub(super) port: N::Datagram,
-    pub(super) lane: ServingEnd,
+    pub(super) lane: ServingEnd<ParcelOf<N>>,
 }
 
-impl<N: Network> Desk<N> {
+impl<N: Carrier> Desk<N> {
     pub(crate) fn new(doorbell: Arc<Doorbell>) -> Self {
         Self { brought: Mutex::new(Rank::Lane, Vec::new()), any: AtomicBool::new(false), doorbell }
     }
@@ -394,15 +394,27 @@ impl<N: Network> Desk<N> {
         core::mem::take(&mut *self.brought.lock())
     }
 }
+
 #[cfg(test)]
 mod tests {
     use core::sync::atomic::AtomicU32;
 
     use weft_base::{DatagramBatch, Ecn, Waker};
-    use weft_memory::{Limits, Registry};
 
     use super::*;
-    use crate::lower::Leaving;
+    /// A parcel with nothing but its bytes.
+    #[derive(Default)]
+    struct Bytes(Vec<u8>);
+
+    impl Parcel for Bytes {
+        fn name(&self) -> u64 {
+            NOBODY
+        }
+
+        fn fill(&mut self, _: &DatagramBatch, bytes: &[u8]) {
+            self.0 = bytes.to_vec();
+        }
+    }
 
     #[derive(Default)]
     struct Count(AtomicU32);
@@ -417,13 +429,13 @@ mod tests {
         [(); 2].map(|()| Arc::new(Doorbell::new(Arc::new(Count::default()))))
     }
 
-    fn lane() -> (Arc<Lane>, ServingEnd, [Arc<Doorbell>; 2]) {
+    fn lane() -> (Arc<Lane<Bytes>>, ServingEnd<Bytes>, [Arc<Doorbell>; 2]) {
         let [owner, server] = doorbells();
         let lane = Arc::new(Lane::new(&owner, &server));
         (Arc::clone(&lane), ServingEnd(lane), [owner, server])
     }
 
-    fn post(lane: &Lane) -> bool {
+    fn post(lane: &Lane<Bytes>) -> bool {
         let to = std::net::SocketAddr::from(([10, 0, 0, 1], 7)).into();
         let batch = DatagramBatch { to, from: None, segment_size: 100, ecn: Ecn::NotCapable };
         lane.post(|parcel| parcel.fill(&batch, &[1; 250]))
@@ -449,10 +461,7 @@ mod tests {
         assert!(!rung(&server), "nothing is to be done for what was not taken");
         lane.want_room();
         assert!(!rung(&owner) && !lane.take_moved());
-        let mut leaving = Leaving::default();
-        let registry = Registry::new(1, Limits::default());
-        assert!(lane.load_parcel(|parcel| leaving.load(parcel, &registry)));
-        assert!(!leaving.is_empty());
+        assert!(lane.load_parcel(|parcel| assert_eq!(parcel.0, [1; 250])));
         assert!(rung(&owner) && lane.take_news() && lane.take_moved());
         assert!(post(&lane) && rung(&server));
         lane.want_room();

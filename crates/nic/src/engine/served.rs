@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use slotmap::{DefaultKey, SlotMap};
-use weft_base::{DatagramLimits, DatagramPort, Interest, Network};
+use weft_base::{DatagramLimits, DatagramPort, Interest};
 
 use super::datagrams::COOL_AFTER_LOOKS;
 use super::lanes::{Bundle, Desk, Lane, ServingEnd};
 use super::ports::token;
 use super::vain_watch::VainWatch;
-use crate::lower::{Leaving, Lower};
+use crate::lower::{Carrier, Leaving as _, LeavingOf, Lower as _, ParcelOf};
 
 /// Hints of one visit.
 pub(super) const HINTS_OF_A_TURN: usize = 64;
 
 /// The ports that an engine serves, and to whom it brings its own that others are to serve.
-pub(super) struct Serving<N: Network> {
+pub(super) struct Serving<N: Carrier> {
     /// Of all engines, by their numbers.
     pub(super) desks: Arc<[Arc<Desk<N>>]>,
     /// The number of this one.
@@ -24,19 +24,19 @@ pub(super) struct Serving<N: Network> {
 }
 
 /// One port.
-pub(super) struct Served<N: Network> {
+pub(super) struct Served<N: Carrier> {
     pub(super) port: N::Datagram,
-    pub(super) lane: ServingEnd,
+    pub(super) lane: ServingEnd<ParcelOf<N>>,
     /// Its key among all ports that the network may tell of.
     pub(super) token: DefaultKey,
     pub(super) limits: DatagramLimits,
-    pub(super) leaving: Leaving,
+    pub(super) leaving: LeavingOf<N>,
     pub(super) is_hot: bool,
     pub(super) vain_watch: VainWatch,
     pub(super) idle_looks: u32,
 }
 
-impl<N: Network> Serving<N> {
+impl<N: Carrier> Serving<N> {
     pub(super) fn new(desks: Arc<[Arc<Desk<N>>]>, index: usize) -> Self {
         Self { desks, index, served: SlotMap::new() }
     }
@@ -73,7 +73,7 @@ impl<N: Network> Serving<N> {
     }
 }
 
-impl<N: Network> Served<N> {
+impl<N: Carrier> Served<N> {
     pub(super) fn arm(&mut self, network: &mut N) {
         self.vain_watch.begin();
         let interest = Interest { readable: true, writable: !self.leaving.is_empty(), least: 1 };
@@ -89,9 +89,9 @@ impl<N: Network> Served<N> {
     }
 }
 
-impl<N: Network> Served<N> {
-    pub(super) fn receive<L: Lower<N>>(&mut self) -> bool {
-        let lane: &Lane = &self.lane.0;
+impl<N: Carrier> Served<N> {
+    pub(super) fn receive(&mut self) -> bool {
+        let lane: &Lane<ParcelOf<N>> = &self.lane.0;
         let Some(mut bundle) = lane.room() else {
             // There is work when the owner has given some back.
             self.idle_looks = self.idle_looks.saturating_add(1);
@@ -110,7 +110,7 @@ impl<N: Network> Served<N> {
         are_good.clear();
         for run in received.iter() {
             let datagrams = bytes[run.range.clone()].chunks(run.segment_size.max(1) as usize);
-            are_good.extend(datagrams.map(L::is_good));
+            are_good.extend(datagrams.map(N::Lower::is_good));
         }
         lane.bring(bundle, self.port.counters().overflowed);
         true

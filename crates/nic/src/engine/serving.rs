@@ -11,7 +11,7 @@ use super::ports::{Owner, token};
 use super::served::Served;
 use super::vain_watch::VainWatch;
 use super::{Engine, Upper};
-use crate::lower::{Carrier, Leaving};
+use crate::lower::{Carrier, Leaving as _, LeavingOf};
 
 /// Parcels of a port that are sent in a turn.
 const PARCELS_OF_A_TURN: u32 = 8;
@@ -22,7 +22,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         for Brought { port, lane } in self.serving.own().take() {
             let token = self.ports.add(Owner::Served(DefaultKey::default()));
             let limits = port.limits();
-            let (leaving, idle_looks) = (Leaving::default(), 0);
+            let (leaving, idle_looks) = (LeavingOf::<N>::default(), 0);
             let served = Served {
                 port,
                 lane,
@@ -81,7 +81,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Receives once at a port, and sends what is to be sent. Returns whether there was anything.
     fn serve(&mut self, key: DefaultKey) -> bool {
         let Some(served) = self.serving.served.get_mut(key) else { return false };
-        let received = served.receive::<N::Lower>();
+        let received = served.receive();
         if received && served.is_hot && served.vain_watch.ends() {
             // Where it fails, it is watched in vain.
             let _ = self.network.arm_datagram(&mut served.port, token(served.token), Interest::NOTHING);

@@ -182,6 +182,7 @@ impl<N: Network> Choice<N> {
 impl<N: Network> Lower<N> for Choice<N> {
     type Opening = Opening<<Edge as Lower<N>>::Opening, <Mpa<N::Port> as Lower<N>>::Opening>;
     type Door = <Edge as Lower<N>>::Door;
+    type Leaving = <Edge as Lower<N>>::Leaving;
     const MEASURES_TIME: bool = false;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {

@@ -1,12 +1,13 @@
 //! What a lower layer over datagrams has of its engine: the ports that many connections share, what has come for one of
 //! them, and how a datagram finds the connection that it is for.
 
+use core::any::Any;
 use std::net::{IpAddr, SocketAddr};
 
 use slotmap::DefaultKey;
-use weft_base::{DatagramBatch, DatagramLimits, DatagramSent, Ecn, LocalAddress, Piece, PortError};
+use weft_base::{DatagramBatch, DatagramLimits, DatagramPort, DatagramSent, Ecn, LocalAddress, Piece, PortError};
+use weft_memory::Registry;
 
-use crate::lower::edge::parcel::Parcel;
 use crate::offer::Offer;
 
 /// A datagram port of an engine.
@@ -94,9 +95,10 @@ pub trait ServedPorts {
     /// Whether any port is served by another engine of the NIC.
     fn any_served(&self) -> bool;
 
-    /// Has the engine that serves the port send what `fill` puts into the parcel. False where that is this engine, or
-    /// the other one takes nothing now: then `fill` was not called.
-    fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut Parcel)) -> bool;
+    /// Has the engine that serves the port send what `fill` puts into the parcel, which is a [`Leaving::Parcel`] of the
+    /// connection's lower layer. False where that is this engine, or the other one takes nothing now: then `fill` was
+    /// not called.
+    fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut dyn Any)) -> bool;
 
     /// The number of the parcel that is posted next at this port. `None`: all others have left.
     fn posted(&self, port: DatagramKey) -> Option<u64>;
@@ -107,6 +109,74 @@ pub trait ServedPorts {
 
     /// Throws away the parcels of the connection with this name that wait at the port.
     fn take_back(&mut self, port: DatagramKey, name: u64);
+}
+
+/// What sending has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A datagram on this rail, of this many bytes, is larger than the link carries, which is that many, if that is
+    /// known.
+    TooLarge(u8, u32, Option<u32>),
+    /// The interface of this rail takes nothing.
+    Unreachable(u8),
+    /// The address that this rail leaves from is not this host's any more, and by which way it leaves.
+    SourceGone(u8, u8),
+}
+
+/// Datagrams of one connection that leave by a port which another engine serves, as the lower layer packs them. Their
+/// payload is where the work requests have it, and is copied by that engine.
+pub trait Parcel: Default + Send + Any {
+    /// What this end calls the connection that sends it. 0: it is of no connection.
+    fn name(&self) -> u64;
+
+    /// Takes bytes that are at hand, as [`DatagramPort::send`] does.
+    fn fill(&mut self, batch: &DatagramBatch, bytes: &[u8]);
+}
+
+/// A parcel on its way out, at the engine that serves the port.
+pub trait Leaving: Default + Send {
+    /// What it is loaded from.
+    type Parcel: Parcel;
+
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool;
+
+    /// Copies a parcel's payload: from here on its memory is not read. A datagram whose memory is gone is as one that
+    /// was lost: that memory goes only when no connection wants the datagram any more.
+    fn load(&mut self, parcel: &Self::Parcel, registry: &Registry);
+
+    /// Sends until all has left or the port has no room, and tells of which connection a datagram could not leave.
+    /// Returns the bytes and the calls that it took.
+    fn send(
+        &mut self,
+        port: &mut impl DatagramPort,
+        limits: &DatagramLimits,
+        tell: impl FnMut(u64, Told),
+    ) -> (usize, u64);
+}
+
+/// Where no datagrams leave.
+impl Parcel for () {
+    fn name(&self) -> u64 {
+        0
+    }
+
+    fn fill(&mut self, _: &DatagramBatch, _: &[u8]) {}
+}
+
+/// Where no datagrams leave.
+impl Leaving for () {
+    type Parcel = ();
+
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn load(&mut self, (): &(), _: &Registry) {}
+
+    fn send(&mut self, _: &mut impl DatagramPort, _: &DatagramLimits, _: impl FnMut(u64, Told)) -> (usize, u64) {
+        (0, 0)
+    }
 }
 
 /// Datagrams that have come for one connection, the oldest first.

@@ -35,14 +35,13 @@ mod words;
 pub use self::above::{Above, StreamCell, StreamGuard};
 pub(crate) use self::datagrams::InboxEntry;
 pub use self::datagrams::{
-    Datagram, DatagramKey, DatagramPorts, Destination, Inbox, Names, RailPort, ServedPorts, Stray,
+    Datagram, DatagramKey, DatagramPorts, Destination, Inbox, Leaving, Names, Parcel, RailPort, ServedPorts, Stray,
+    Told,
 };
-pub use self::edge::outbox::Told;
-pub(crate) use self::edge::parcel::Leaving;
-pub use self::edge::parcel::Parcel;
 pub use self::io::Io;
 pub use self::seam::Lower;
 pub use self::stack::{Carrier, Stack};
+pub(crate) use self::stack::{LeavingOf, ParcelOf};
 pub use self::words::{
     Accepted, Drained, Got, Knocked, ListensAt, MOST_PASSED, Passed, ReceiveError, Route, SendError, Sent, StartStep,
     Terms, Undecided,

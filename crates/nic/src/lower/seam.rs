@@ -7,8 +7,7 @@ use weft_base::{Hint, Interest, Network, PortError, PortOptions, Time, Token};
 use weft_rdmap::{SendRequest, Stream};
 
 use super::above::{Above, StreamCell};
-use super::datagrams::{DatagramKey, DatagramPorts, Destination, Names, Stray};
-use super::edge::outbox::Told;
+use super::datagrams::{DatagramKey, DatagramPorts, Destination, Leaving, Names, Stray, Told};
 use super::io::Io;
 #[cfg(doc)]
 use super::words::MOST_PASSED;
@@ -28,6 +27,8 @@ pub trait Lower<N: Network>: Sized {
     type Opening;
     /// What stands at each datagram port, and answers those that it does not know. `()` where there are none.
     type Door: Send;
+    /// What leaves by a port that another engine serves. `()` where there are no datagram ports.
+    type Leaving: Leaving;
     /// It measures times, so [`Io::now`] must be of the very turn: else it may be some turns old.
     const MEASURES_TIME: bool = false;
 

@@ -3,6 +3,7 @@
 use weft_base::Network;
 
 use super::choice::Choice;
+use super::datagrams::Leaving;
 use super::edge::Edge;
 use super::mpa::Mpa;
 use super::seam::Lower;
@@ -37,3 +38,9 @@ where
 {
     type Lower = <N::Stack as Stack<N>>::Lower;
 }
+
+/// A parcel of a network's lower layer, on its way out.
+pub(crate) type LeavingOf<N> = <<N as Carrier>::Lower as Lower<N>>::Leaving;
+
+/// A parcel of a network's lower layer.
+pub(crate) type ParcelOf<N> = <LeavingOf<N> as Leaving>::Parcel;

@@ -255,6 +255,7 @@ impl Shuffled {
 impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
     type Opening = Hello;
     type Door = ();
+    type Leaving = ();
     const MEASURES_TIME: bool = true;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Hello, StartMisuse> {

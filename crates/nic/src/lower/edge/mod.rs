@@ -9,7 +9,7 @@ mod door;
 mod kept;
 mod no_stream;
 pub(crate) mod outbox;
-pub(crate) mod parcel;
+mod parcel;
 mod passing;
 mod rails;
 mod receiving;
@@ -32,8 +32,8 @@ use self::accepted::AcceptedCall;
 use self::door::EdgeDoor;
 use self::kept::Kept;
 use self::no_stream::NoStream;
-use self::outbox::{Run, Told, Waiting};
-use self::parcel::Release;
+use self::outbox::{Run, Waiting};
+use self::parcel::{EdgeLeaving, Release};
 use self::rails::Places;
 use self::receiving::Handed;
 use self::sending::Fences;
@@ -43,7 +43,7 @@ use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Above, Accepted, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names,
-    Passed, ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Undecided,
+    Passed, ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Told, Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -247,6 +247,7 @@ impl Edge {
 impl<N: Network> Lower<N> for Edge {
     type Opening = Opening;
     type Door = EdgeDoor;
+    type Leaving = EdgeLeaving;
     const MEASURES_TIME: bool = true;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Opening, StartMisuse> {

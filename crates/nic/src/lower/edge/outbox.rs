@@ -9,7 +9,7 @@ use weft_edge::{Batch, Datagram};
 use weft_memory::{MemoryError, Registry};
 
 use super::wire::{Parts, Wire, lay};
-use crate::lower::{DatagramKey, DatagramPorts, RailPort};
+use crate::lower::{DatagramKey, DatagramPorts, RailPort, Told};
 
 /// Datagrams of one turn of a connection's sending.
 const DATAGRAMS: usize = 64;
@@ -79,18 +79,6 @@ pub(super) struct Run {
 /// Datagrams for which a port had no room.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(VecDeque<(Vec<u8>, u32, Course)>);
-
-/// What sending has come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A datagram on this rail, of this many bytes, is larger than the link carries, which is that many, if that is
-    /// known.
-    TooLarge(u8, u32, Option<u32>),
-    /// The interface of this rail takes nothing.
-    Unreachable(u8),
-    /// The address that this rail leaves from is not this host's any more, and by which way it leaves.
-    SourceGone(u8, u8),
-}
 
 impl Outbox {
     /// The batch that a connection writes to, with room for as many datagrams of this size as fill calls, up to

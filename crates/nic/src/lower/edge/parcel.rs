@@ -9,15 +9,14 @@ use weft_edge::Datagram;
 use weft_memory::Registry;
 
 use super::TAKE_BACK_AFTER;
-use super::outbox::{Outbox, Run, Told, Ways, outcome};
+use super::outbox::{Outbox, Run, Ways, outcome};
 use super::wire::{COPY_ALL, Wire, lay};
-use crate::lower::{DatagramKey, ServedPorts};
+use crate::lower::{DatagramKey, Leaving, Parcel, ServedPorts, Told};
 use crate::settings::Rails;
 
-/// Datagrams of one connection that leave by one port. Their payload is where the work requests have it, and is copied
-/// by who sends them.
+/// Datagrams of one connection that leave by one port.
 #[derive(Debug, Default)]
-pub struct Parcel {
+pub struct EdgeParcel {
     /// What this end calls the connection. 0: nobody's.
     name: u64,
     from: Option<LocalAddress>,
@@ -26,31 +25,12 @@ pub struct Parcel {
     datagrams: Vec<Datagram>,
 }
 
-impl Parcel {
-    /// What this end calls the connection that sends it.
-    pub(crate) const fn name(&self) -> u64 {
-        self.name
-    }
-
+impl EdgeParcel {
     fn begin(&mut self, name: u64, from: Option<LocalAddress>) {
         (self.name, self.from) = (name, from);
         self.bytes.clear();
         self.pieces.clear();
         self.datagrams.clear();
-    }
-
-    /// Takes bytes that are at hand, as [`DatagramPort::send`] does.
-    pub(crate) fn fill(&mut self, batch: &DatagramBatch, bytes: &[u8]) {
-        self.begin(0, batch.from);
-        let Some(to) = batch.to.ip() else { return };
-        for datagram in bytes.chunks(batch.segment_size.max(1) as usize) {
-            let (first, start, length) = (self.pieces.len(), self.bytes.len() as u32, datagram.len() as u32);
-            self.bytes.extend_from_slice(datagram);
-            self.pieces.push(weft_edge::Piece::Bytes { start, length });
-            let ecn = batch.ecn.bits();
-            let pieces = first..self.pieces.len();
-            self.datagrams.push(Datagram { to, local: 0, pieces, length: datagram.len(), ecn, rail: 0 });
-        }
     }
 
     /// Takes the datagrams of a batch that leave by this way. Returns their bytes.
@@ -77,6 +57,25 @@ impl Parcel {
     }
 }
 
+impl Parcel for EdgeParcel {
+    fn name(&self) -> u64 {
+        self.name
+    }
+
+    fn fill(&mut self, batch: &DatagramBatch, bytes: &[u8]) {
+        self.begin(0, batch.from);
+        let Some(to) = batch.to.ip() else { return };
+        for datagram in bytes.chunks(batch.segment_size.max(1) as usize) {
+            let (first, start, length) = (self.pieces.len(), self.bytes.len() as u32, datagram.len() as u32);
+            self.bytes.extend_from_slice(datagram);
+            self.pieces.push(weft_edge::Piece::Bytes { start, length });
+            let ecn = batch.ecn.bits();
+            let pieces = first..self.pieces.len();
+            self.datagrams.push(Datagram { to, local: 0, pieces, length: datagram.len(), ecn, rail: 0 });
+        }
+    }
+}
+
 impl Outbox {
     /// Gives the batch's datagrams to the engines that serve the ports they leave by, where that is another one and it
     /// takes them now. Returns which ways that were, as bits, and the bytes.
@@ -86,6 +85,7 @@ impl Outbox {
         for local in self.locals() {
             let Some((port, from)) = ways.get(local) else { continue };
             let taken = ports.post(port, &mut |parcel| {
+                let parcel: &mut EdgeParcel = parcel.downcast_mut().expect("an engine's parcels are its lower layer's");
                 parcel.begin(name, from);
                 bytes += parcel.pack(batch, local);
             });
@@ -97,7 +97,7 @@ impl Outbox {
 
 /// A parcel on its way out, at the engine that serves the port.
 #[derive(Debug, Default)]
-pub(crate) struct Leaving {
+pub struct EdgeLeaving {
     name: u64,
     from: Option<LocalAddress>,
     wire: Wire,
@@ -105,15 +105,14 @@ pub(crate) struct Leaving {
     laid: Vec<Run>,
 }
 
-impl Leaving {
-    /// Whether nothing waits.
-    pub(crate) fn is_empty(&self) -> bool {
+impl Leaving for EdgeLeaving {
+    type Parcel = EdgeParcel;
+
+    fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Copies a parcel's payload: from here on its memory is not looked at. A datagram whose memory is gone is as one
-    /// that was lost: that memory goes only when nobody wants the datagram any more.
-    pub(crate) fn load(&mut self, parcel: &Parcel, registry: &Registry) {
+    fn load(&mut self, parcel: &EdgeParcel, registry: &Registry) {
         (self.name, self.from) = (parcel.name, parcel.from);
         self.wire.clear();
         self.laid.clear();
@@ -128,8 +127,7 @@ impl Leaving {
         self.runs.extend(self.laid.drain(..));
     }
 
-    /// Sends until all has left or the port has no room. Returns the bytes and the calls that it took.
-    pub(crate) fn send(
+    fn send(
         &mut self,
         port: &mut impl DatagramPort,
         limits: &DatagramLimits,
@@ -237,6 +235,7 @@ impl Release {
 
 #[cfg(test)]
 mod tests {
+    use core::any::Any;
     use std::net::IpAddr;
 
     use slotmap::SlotMap;
@@ -277,7 +276,7 @@ mod tests {
             true
         }
 
-        fn post(&mut self, _: DatagramKey, _: &mut dyn FnMut(&mut Parcel)) -> bool {
+        fn post(&mut self, _: DatagramKey, _: &mut dyn FnMut(&mut dyn Any)) -> bool {
             false
         }
 

@@ -8,10 +8,10 @@ use weft_edge::{Options, Segment, Source};
 use weft_memory::{MemoryError, Registry};
 use weft_rdmap::{RequestFlags, SegmentOf, SegmentPayload};
 
-use super::outbox::{self, Run, Told, Waiting, Ways};
+use super::outbox::{self, Run, Waiting, Ways};
 use super::wire::{COPY_ALL, Parts};
 use super::{Edge, Phase, Running};
-use crate::lower::{Above, Io, SendError, Sent, StreamGuard};
+use crate::lower::{Above, Io, SendError, Sent, StreamGuard, Told};
 
 /// The longest segment: a datagram's, with room for what stands before it.
 const MOST: u32 = 60 * 1024;

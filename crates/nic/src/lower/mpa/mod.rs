@@ -192,6 +192,7 @@ impl<P: Port> Mpa<P> {
 impl<N: Network> Lower<N> for Mpa<N::Port> {
     type Opening = startup::Opening;
     type Door = ();
+    type Leaving = ();
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
         startup::Opening::new(offer, private_data)
