@@ -5,8 +5,7 @@
 macro_rules! io {
     ($engine:expr, $inbox:expr) => {
         Io {
-            pool: &mut $engine.pool,
-            outbox: &mut $engine.outbox,
+            scratch: &mut $engine.scratch,
             datagrams: &mut $engine.datagrams,
             inbox: $inbox,
             registry: &$engine.registry,
@@ -59,8 +58,6 @@ use crate::engine::stream_table::Streams;
 use crate::engine::timers::{Queued, Timed, Timers};
 use crate::error::PostError;
 use crate::ids::{LinkKey, Runner, UpperId};
-use crate::lower::edge::outbox::Outbox;
-use crate::lower::mpa::staging::Pool;
 use crate::lower::{Carrier, DatagramKey, Inbox, Io, Lower, Names, Passed};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
@@ -155,11 +152,10 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     datagrams: Datagrams<N>,
     serving: Serving<N>,
     streams: Streams<N>,
-    outbox: Outbox,
     timers: Timers,
     connections: usize,
     listeners: usize,
-    pool: Pool,
+    scratch: N::Scratch,
     /// For the STags under which peers answer reads.
     random: Random,
     uppers: Uppers<U>,
@@ -227,11 +223,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             entries: SlotMap::new(),
             ports: Ports::default(),
             streams: Streams::default(),
-            outbox: Outbox::default(),
             timers: Timers::default(),
             connections: 0,
             listeners: 0,
-            pool: Pool::default(),
+            scratch: N::Scratch::default(),
             random,
             uppers: Uppers(Vec::new()),
             hot: Vec::with_capacity(64),
@@ -482,12 +477,16 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// A connection, and what it may use.
-    fn split(&mut self, key: DefaultKey) -> Option<(&mut Connection<N>, Context<'_>)> {
+    fn split(&mut self, key: DefaultKey) -> Option<(&mut Connection<N>, Context<'_, N::Scratch>)> {
         self.split_with(key, Inbox::default())
     }
 
     /// The same, with datagrams that have come for it.
-    fn split_with<'a>(&'a mut self, key: DefaultKey, inbox: Inbox<'a>) -> Option<(&'a mut Connection<N>, Context<'a>)> {
+    fn split_with<'a>(
+        &'a mut self,
+        key: DefaultKey,
+        inbox: Inbox<'a>,
+    ) -> Option<(&'a mut Connection<N>, Context<'a, N::Scratch>)> {
         let Some(Entry { member: Member::Connection(connection), .. }) = self.entries.get_mut(key) else { return None };
         let io = io!(self, inbox);
         let cx = Context { io, packets: &mut self.uppers };
@@ -525,7 +524,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn with_connection(
         &mut self,
         key: DefaultKey,
-        act: impl FnOnce(&mut Connection<N>, &mut Context<'_>) -> Outcome,
+        act: impl FnOnce(&mut Connection<N>, &mut Context<'_, N::Scratch>) -> Outcome,
     ) -> Option<Outcome> {
         self.with_inbox(key, Inbox::default(), act)
     }
@@ -535,7 +534,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         &mut self,
         key: DefaultKey,
         inbox: Inbox<'_>,
-        act: impl FnOnce(&mut Connection<N>, &mut Context<'_>) -> Outcome,
+        act: impl FnOnce(&mut Connection<N>, &mut Context<'_, N::Scratch>) -> Outcome,
     ) -> Option<Outcome> {
         let (connection, mut cx) = self.split_with(key, inbox)?;
         let outcome = act(connection, &mut cx);

@@ -28,13 +28,13 @@ impl From<Drained> for Outcome {
 
 impl<N: Carrier> Connection<N> {
     /// From here on: send what waits, tell the peer that this was all, throw away what still comes.
-    pub(super) fn drain(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn drain(&mut self, cx: &mut Context<'_, N::Scratch>) {
         self.lower.clear_received(&mut cx.io);
         self.phase = Phase::Draining;
         self.wait_until(cx.io.now + cx.io.settings.close_timeout);
     }
 
-    pub(super) fn drive_draining(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(super) fn drive_draining(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.lower.drain(&mut cx.io).into()
     }
 
@@ -59,7 +59,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The application ends the connection.
-    pub(crate) fn end(&mut self, ending: Ending, cx: &mut Context<'_>) -> Outcome {
+    pub(crate) fn end(&mut self, ending: Ending, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.stir();
         match (&mut self.phase, ending) {
             (Phase::Start(Some(queue_pair)), Ending::Graceful) if !self.lower.is_confirmed() => {
@@ -89,7 +89,7 @@ impl<N: Carrier> Connection<N> {
         }
     }
 
-    fn finish_abandoned(&mut self, cx: &mut Context<'_>) {
+    fn finish_abandoned(&mut self, cx: &mut Context<'_, N::Scratch>) {
         if let Some((running, _)) = self.running() {
             running.stream.hold().handle_closed(Closed::Reset);
         }
@@ -101,7 +101,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// What was waited for has not come in time.
-    pub(super) fn expire(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(super) fn expire(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.deadline = None;
         let waited_for = cx.io.settings.start_timeout;
         match &mut self.phase {
@@ -135,7 +135,7 @@ impl<N: Carrier> Connection<N> {
 
     /// While it is being closed the peer has had time to post a receive. If nothing has been acknowledged meanwhile
     /// it is given up, or else it has as long again.
-    fn expire_unreceived(&mut self, unacknowledged: usize, cx: &mut Context<'_>) -> Outcome {
+    fn expire_unreceived(&mut self, unacknowledged: usize, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         let (is_refused, left) = (self.lower.lacks_receive(), self.lower.unacknowledged());
         if is_refused && left == unacknowledged {
             self.break_off(Closed::NoReceive, cx);
@@ -147,7 +147,7 @@ impl<N: Carrier> Connection<N> {
     /// The peer has not closed in time. While its host has not acknowledged everything it may be stopped, or slow, so
     /// we wait on: a host that does not answer at all is found by the port ([`weft_base::PortOptions::peer_timeout`]).
     /// What is acknowledged reaches the peer when the port is dropped, but might not if it were reset.
-    fn expire_running(&mut self, cx: &mut Context<'_>) -> Outcome {
+    fn expire_running(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         let unsent = self.lower.has_unsent();
         let Some((running, lower)) = self.running() else { return Outcome::Idle };
         let closes = running.close_wanted && !has_ended(&running.stream.hold());

@@ -9,7 +9,7 @@ use crate::queues::queue_pair::QueuePair;
 
 impl<N: Carrier> Connection<N> {
     /// Reports what has finished. Returns whether anything had.
-    pub(super) fn report(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn report(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
         let Some((running, _)) = self.running() else { return false };
         let Running { stream, queue_pair, .. } = running;
         let stream = &mut *stream.hold();
@@ -41,7 +41,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// Does what the stream asks for. Returns whether the connection is over.
-    pub(super) fn follow(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn follow(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
         let nothing_waits = !self.lower.has_unsent();
         let Some((running, lower)) = self.running() else { return false };
         let mut stream = running.stream.hold();
@@ -73,7 +73,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// Once the stream has ended, the queue pair is told; once both directions are closed, the connection is over.
-    fn settle(&mut self, closed: bool, cx: &mut Context<'_>) -> bool {
+    fn settle(&mut self, closed: bool, cx: &mut Context<'_, N::Scratch>) -> bool {
         if !closed {
             // Our own Terminate has left before the stream failed; after the peer's, nothing more is to be sent.
             self.lower.clear_unsent(&mut cx.io);
@@ -92,7 +92,7 @@ impl<N: Carrier> Connection<N> {
         false
     }
 
-    pub(super) fn finish_queue_pair(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn finish_queue_pair(&mut self, cx: &mut Context<'_, N::Scratch>) {
         if let Some((running, _)) = self.running() {
             // From here on nothing reads or writes the stream's memory; the first error stays.
             running.stream.hold().handle_closed(Closed::Reset);
@@ -106,7 +106,7 @@ impl<N: Carrier> Connection<N> {
 }
 
 /// Gives back the places of requests that nobody wants to hear of. Returns whether there were any.
-fn report_silent(stream: &mut Stream, queue_pair: &QueuePair, cx: &mut Context<'_>) -> bool {
+fn report_silent<S>(stream: &mut Stream, queue_pair: &QueuePair, cx: &mut Context<'_, S>) -> bool {
     let silent = stream.take_silent();
     if silent == 0 {
         return false;

@@ -39,8 +39,8 @@ const BYTES_PER_TURN: usize = 128 * 1024;
 const LAST_READS: usize = 1024;
 
 /// What every connection of an engine may use while it is driven.
-pub(crate) struct Context<'a> {
-    pub(crate) io: Io<'a>,
+pub(crate) struct Context<'a, S> {
+    pub(crate) io: Io<'a, S>,
     pub(crate) packets: &'a mut dyn PacketSinks,
 }
 
@@ -151,7 +151,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// Does whatever can be done now.
-    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         let outcome = match &self.phase {
             Phase::Start(_) => self.drive_start(cx),
             Phase::Running(_) => self.drive_running(cx),
@@ -226,7 +226,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// It is later than [`Connection::wake_at`]: does what there is to do then.
-    pub(crate) fn handle_time(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(crate) fn handle_time(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.nudge(cx);
         if self.deadline.is_some_and(|at| at <= cx.io.now) { self.expire(cx) } else { self.drive(cx) }
     }
@@ -238,7 +238,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The packets have been attended to.
-    pub(crate) fn answer(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(crate) fn answer(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.answers_wait = false;
         self.transmit(BYTES_PER_TURN, cx);
         self.report(cx);
@@ -250,7 +250,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The doorbell was rung: sends what was posted, and leaves receiving to the next turn.
-    pub(crate) fn send_posted(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(crate) fn send_posted(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.take_posted(cx);
         // The caller may be gone for long afterwards: as much as the operating system takes.
         self.transmit(usize::MAX, cx);
@@ -261,7 +261,7 @@ impl<N: Carrier> Connection<N> {
         if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
     }
 
-    fn drive_running(&mut self, cx: &mut Context<'_>) -> Outcome {
+    fn drive_running(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         let mut progress = self.take_posted(cx);
         let packets = cx.io.counters.passed_packets_received;
         progress |= self.receive(cx);
@@ -308,7 +308,7 @@ impl<N: Carrier> Connection<N> {
     // --- segments
 
     /// Hands what was posted to the stream.
-    fn take_posted(&mut self, cx: &mut Context<'_>) -> bool {
+    fn take_posted(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
         let Some((running, _)) = self.running() else { return false };
         if !running.queue_pair.has_posted() {
             return false;
@@ -317,7 +317,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// Has the lower layer send until it takes no more, nothing is left, or `most` bytes were sent.
-    fn transmit(&mut self, most: usize, cx: &mut Context<'_>) -> bool {
+    fn transmit(&mut self, most: usize, cx: &mut Context<'_, N::Scratch>) -> bool {
         let Some((running, lower)) = self.running() else { return false };
         // Once the stream has ended nothing is accounted for any more; what is left is thrown away, or goes out while
         // the connection drains.
@@ -337,7 +337,7 @@ impl<N: Carrier> Connection<N> {
         }
     }
 
-    fn lose_sending(&mut self, error: SendError, cx: &mut Context<'_>) {
+    fn lose_sending(&mut self, error: SendError, cx: &mut Context<'_, N::Scratch>) {
         if let Some((running, _)) = self.running()
             && matches!(error, SendError::Memory | SendError::Port(PortError::Memory(_)))
         {
@@ -363,7 +363,7 @@ impl<N: Carrier> Connection<N> {
         &mut self,
         queue_pair: &Arc<QueuePair>,
         request: &SendRequest,
-        cx: &mut Context<'_>,
+        cx: &mut Context<'_, N::Scratch>,
     ) -> Option<Result<(), PostError>> {
         let (running, lower) = self.running()?;
         let is_plain = request.flags == RequestFlags::NONE;
@@ -394,7 +394,7 @@ impl<N: Carrier> Connection<N> {
     pub(crate) fn pass_packet(
         &mut self,
         most: usize,
-        cx: &mut Context<'_>,
+        cx: &mut Context<'_, N::Scratch>,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         let Some((running, lower)) = self.running() else { return Passed::Not };
@@ -405,7 +405,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// Receives once, and handles every segment that is whole then.
-    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+    fn receive(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
         let Some((running, lower)) = self.running() else { return false };
         if running.input_over {
             return false;
@@ -425,7 +425,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// Nothing more can be received.
-    fn stop(&mut self, error: ReceiveError, cx: &mut Context<'_>) {
+    fn stop(&mut self, error: ReceiveError, cx: &mut Context<'_, N::Scratch>) {
         let Some((running, lower)) = self.running() else { return };
         match error {
             ReceiveError::Port(error) => return self.lose(error, cx),
@@ -439,7 +439,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The lower layer has failed under the stream.
-    fn lose(&mut self, error: PortError, cx: &mut Context<'_>) {
+    fn lose(&mut self, error: PortError, cx: &mut Context<'_, N::Scratch>) {
         let how = match error {
             PortError::TimedOut => Closed::TimedOut,
             PortError::InterfaceGone(name) => Closed::InterfaceGone(name),
@@ -449,7 +449,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// Ends the stream and breaks the lower layer.
-    fn break_off(&mut self, how: Closed, cx: &mut Context<'_>) {
+    fn break_off(&mut self, how: Closed, cx: &mut Context<'_, N::Scratch>) {
         self.lower.clear_unsent(&mut cx.io);
         self.lower.clear_received(&mut cx.io);
         let Some((running, lower)) = self.running() else { return };

@@ -10,7 +10,7 @@ use crate::lower::Carrier;
 
 impl<N: Carrier> Connection<N> {
     /// Sends a nudge if it is time, and if the peer has said nothing yet to what was sent.
-    pub(super) fn nudge(&mut self, cx: &Context<'_>) {
+    pub(super) fn nudge(&mut self, cx: &Context<'_, N::Scratch>) {
         let Some(nudges) = self.nudges.take_if(|nudges| nudges.at() <= cx.io.now) else { return };
         self.stir();
         let Some((running, _)) = self.running() else { return };

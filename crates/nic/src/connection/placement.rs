@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use weft_base::Time;
 use weft_rdmap::{Arrival, Demand, Placement, Status, Verdict, Violation};
 
 use super::{PacketSinks, Running};
 use crate::counters::Counters;
 use crate::ids::State;
-use crate::lower::{Above, Io, StreamCell, StreamGuard};
+use crate::lower::{Above, StreamCell, StreamGuard};
 use crate::queues::queue_pair::QueuePair;
 
 /// The stream of a connection and who gets what comes on it.
@@ -62,16 +63,16 @@ impl Above for Uplink<'_> {
         delivered
     }
 
-    fn packet(&mut self, arrival: Arrival, ulpdu: &[u8], io: &mut Io<'_>) -> bool {
-        let Some(upper) = self.queue_pair.upper() else { return self.receive_whole(arrival, ulpdu, io.counters) };
+    fn packet(&mut self, arrival: Arrival, ulpdu: &[u8], now: Time, counters: &mut Counters) -> bool {
+        let Some(upper) = self.queue_pair.upper() else { return self.receive_whole(arrival, ulpdu, counters) };
         let stream = &mut self.stream.hold();
         let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
-        if !self.packets.take(upper, self.queue_pair, &ulpdu[start..], io.now) {
+        if !self.packets.take(upper, self.queue_pair, &ulpdu[start..], now) {
             return false;
         }
         stream.take_whole_send(arrival);
-        io.counters.received_messages += 1;
-        io.counters.passed_packets_received += 1;
+        counters.received_messages += 1;
+        counters.passed_packets_received += 1;
         true
     }
 

@@ -38,7 +38,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// A caller that was accepted and has not confirmed makes way for another.
-    pub(crate) fn make_way(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(crate) fn make_way(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.expire(cx)
     }
 
@@ -47,7 +47,7 @@ impl<N: Carrier> Connection<N> {
         Self { listener: Some(listener), ..Self::new(lower, None, deadline) }
     }
 
-    pub(super) fn drive_start(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(super) fn drive_start(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         match self.lower.drive_start(&mut cx.io) {
             Ok(StartStep::Idle) => Outcome::Idle,
             Ok(StartStep::Progress) => {
@@ -69,7 +69,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The set-up of a connection with a queue pair is done.
-    fn become_ready(&mut self, terms: Terms, cx: &mut Context<'_>) -> Outcome {
+    fn become_ready(&mut self, terms: Terms, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         if let Phase::Start(Some(queue_pair)) = &self.phase {
             let queue_pair = Arc::clone(queue_pair);
             self.run(queue_pair, terms, cx);
@@ -92,7 +92,7 @@ impl<N: Carrier> Connection<N> {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
         begin: impl FnOnce(),
-        cx: &mut Context<'_>,
+        cx: &mut Context<'_, N::Scratch>,
     ) -> (Result<(), Error>, Outcome) {
         match self.lower.accept(private_data, depths, &mut cx.io) {
             Ok(Accepted::Stands(terms)) => {
@@ -112,14 +112,22 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The application rejects, or had no time: the reply goes out, and the connection drains.
-    pub(crate) fn reject(&mut self, private_data: &[u8], cx: &mut Context<'_>) -> Result<Outcome, Undecided> {
+    pub(crate) fn reject(
+        &mut self,
+        private_data: &[u8],
+        cx: &mut Context<'_, N::Scratch>,
+    ) -> Result<Outcome, Undecided> {
         let drained = self.lower.reject(private_data, &mut cx.io)?;
         self.drain(cx);
         Ok(drained.into())
     }
 
     /// A decision could not be carried out.
-    pub(crate) fn undecided(&mut self, undecided: Undecided, cx: &mut Context<'_>) -> (Result<(), Error>, Outcome) {
+    pub(crate) fn undecided(
+        &mut self,
+        undecided: Undecided,
+        cx: &mut Context<'_, N::Scratch>,
+    ) -> (Result<(), Error>, Outcome) {
         match undecided {
             Undecided::Gone => (Err(Error::RequestGone), Outcome::Progress),
             Undecided::Misuse(misuse) => (Err(Error::Start(misuse)), Outcome::Progress),
@@ -127,7 +135,7 @@ impl<N: Carrier> Connection<N> {
         }
     }
 
-    fn run(&mut self, queue_pair: Arc<QueuePair>, terms: Terms, cx: &mut Context<'_>) {
+    fn run(&mut self, queue_pair: Arc<QueuePair>, terms: Terms, cx: &mut Context<'_, N::Scratch>) {
         self.nudges = Nudges::begin(&terms, cx.io.now);
         self.waits_anew |= self.nudges.is_some();
         let config = StreamConfig {
@@ -167,7 +175,7 @@ impl<N: Carrier> Connection<N> {
         }
     }
 
-    pub(super) fn fail_start(&mut self, error: ConnectionError, cx: &mut Context<'_>) -> Outcome {
+    pub(super) fn fail_start(&mut self, error: ConnectionError, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         let queue_pair = match &self.phase {
             Phase::Start(queue_pair) => queue_pair.clone(),
             _ => None,
@@ -179,7 +187,7 @@ impl<N: Carrier> Connection<N> {
         &mut self,
         queue_pair: Option<Arc<QueuePair>>,
         error: ConnectionError,
-        cx: &mut Context<'_>,
+        cx: &mut Context<'_, N::Scratch>,
     ) -> Outcome {
         cx.io.counters.failed_starts += 1;
         let drained: Drained = self.lower.fail_start(&error, &mut cx.io);

@@ -14,7 +14,7 @@ use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
 use crate::ids::ConnectionHandle;
-use crate::lower::{Carrier, Inbox, Io, ListensAt, Lower, Route};
+use crate::lower::{Carrier, Inbox, Io, ListensAt, Lower, Route, Scratch as _};
 use crate::offer::{Offer, Transport};
 use crate::queues::queue_pair::QueuePair;
 
@@ -33,7 +33,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     pub(super) fn add_connection(
         &mut self,
         timeout: Option<Duration>,
-        make: impl FnOnce(&mut N, &mut Io<'_>, Time) -> Result<Connection<N>, Error>,
+        make: impl FnOnce(&mut N, &mut Io<'_, N::Scratch>, Time) -> Result<Connection<N>, Error>,
     ) -> Result<DefaultKey, Error> {
         let limit = self.settings.limits.connections;
         if self.connections >= limit as usize {
@@ -60,7 +60,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             entry.ports = ports;
         }
         self.connections += 1;
-        self.pool.prepare(self.connections);
+        self.scratch.prepare(self.connections);
         self.look_at_peer_later(key);
         self.queue(key);
         key
@@ -72,7 +72,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         &mut self,
         queue_pair: &Arc<QueuePair>,
         route: Route,
-        opening: <N::Lower as Lower<N>>::Opening,
+        opening: <N::Lower as Lower<N, N::Scratch>>::Opening,
         patience: Patience,
     ) -> Result<Option<SocketAddr>, Error> {
         let route = route.checked()?;
@@ -304,7 +304,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     pub(crate) fn decide<R>(
         &mut self,
         key: DefaultKey,
-        act: impl FnOnce(&mut Connection<N>, &mut Context<'_>) -> (Result<R, Error>, Outcome),
+        act: impl FnOnce(&mut Connection<N>, &mut Context<'_, N::Scratch>) -> (Result<R, Error>, Outcome),
     ) -> Result<R, Error> {
         let mut result = Err(Error::RequestGone);
         let mut listener = None;

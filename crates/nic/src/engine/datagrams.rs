@@ -42,7 +42,7 @@ pub(super) struct Member<N: Carrier> {
     port: PortOf<N>,
     /// Where it is bound.
     local: Option<SocketAddr>,
-    door: Option<<N::Lower as Lower<N>>::Door>,
+    door: Option<<N::Lower as Lower<N, N::Scratch>>::Door>,
     /// Who listens at it.
     pub(super) listener: Option<DefaultKey>,
     /// Its key among all ports that the network may tell of.
@@ -329,12 +329,12 @@ impl<N: Carrier> Datagrams<N> {
     }
 
     /// The door of a port, until it is put back.
-    pub(super) fn take_door(&mut self, key: DefaultKey) -> Option<<N::Lower as Lower<N>>::Door> {
+    pub(super) fn take_door(&mut self, key: DefaultKey) -> Option<<N::Lower as Lower<N, N::Scratch>>::Door> {
         self.members.get_mut(key)?.door.take()
     }
 
     /// Puts it back.
-    pub(super) fn put_door(&mut self, key: DefaultKey, door: <N::Lower as Lower<N>>::Door) {
+    pub(super) fn put_door(&mut self, key: DefaultKey, door: <N::Lower as Lower<N, N::Scratch>>::Door) {
         if let Some(member) = self.members.get_mut(key) {
             member.door = Some(door);
         }

@@ -3,10 +3,10 @@
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use weft_base::Time;
 use weft_lock::{Mutex, MutexGuard};
 use weft_rdmap::{Arrival, Demand, Placement, Stream, Verdict, Violation};
 
-use super::io::Io;
 #[cfg(doc)]
 use super::words::ReceiveError;
 use crate::counters::Counters;
@@ -28,7 +28,7 @@ pub trait Above {
 
     /// Offers a whole segment, whose check was good, to the message endpoint of this connection. Returns whether it has
     /// taken it: then nothing else is to be done with it.
-    fn packet(&mut self, arrival: Arrival, ulpdu: &[u8], io: &mut Io<'_>) -> bool;
+    fn packet(&mut self, arrival: Arrival, ulpdu: &[u8], now: Time, counters: &mut Counters) -> bool;
 
     /// Whether a packet of a message endpoint may be sent before what is posted next.
     fn passes_packets(&self) -> bool;

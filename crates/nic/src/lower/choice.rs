@@ -7,13 +7,17 @@ use std::net::SocketAddr;
 use weft_base::{Hint, Interest, Network, Port, PortError, PortOptions, Time, Token};
 use weft_rdmap::{SendRequest, Stream};
 
-use super::edge::Edge;
-use super::mpa::Mpa;
+use super::edge::door::EdgeDoor;
+use super::edge::outbox::Outbox;
+use super::edge::parcel::EdgeLeaving;
+use super::edge::{self, Edge};
+use super::mpa::staging::Pool;
+use super::mpa::{self, Mpa};
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Above, Accepted, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names,
-    Passed, ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Told, Undecided,
+    Passed, ReceiveError, Scratch, SendError, Sent, StartStep, Stray, StreamCell, Told, Undecided,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -22,6 +26,34 @@ use crate::settings::Settings;
 
 /// Edge has so long to answer before iWARP is tried beside it.
 const BESIDE_AFTER: Duration = Duration::from_millis(250);
+
+/// What both use of an engine for themselves.
+#[derive(Debug, Default)]
+pub struct Either {
+    mpa: Pool,
+    edge: Outbox,
+}
+
+impl Scratch for Either {
+    fn prepare(&mut self, connections: usize) {
+        self.mpa.prepare(connections);
+        self.edge.prepare(connections);
+    }
+}
+
+impl AsMut<Pool> for Either {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Pool {
+        &mut self.mpa
+    }
+}
+
+impl AsMut<Outbox> for Either {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Outbox {
+        &mut self.edge
+    }
+}
 
 /// The lower layer of a connection that may be either.
 pub enum Choice<N: Network> {
@@ -39,33 +71,32 @@ pub struct Trying<N: Network> {
     /// Shared memory, as long as iWARP is not begun; then that.
     mpa: Option<Mpa<N::Port>>,
     /// iWARP, until it is begun.
-    beside: Option<Beside<N>>,
+    beside: Option<Beside>,
     remote: SocketAddr,
     /// Why iWARP has failed, which tells more than that Edge has.
     error: Option<ConnectionError>,
 }
 
 /// How iWARP is begun beside another way.
-struct Beside<N: Network> {
-    opening: <Mpa<N::Port> as Lower<N>>::Opening,
+struct Beside {
+    opening: mpa::Opening,
     options: PortOptions,
     /// When. `None`: when the other way turns out to be none.
     at: Option<Time>,
 }
 
 /// What a connection is begun with.
-#[derive(Debug)]
-pub enum Opening<E, M> {
+pub enum Opening {
     /// Edge.
-    Edge(E),
+    Edge(edge::Opening),
     /// iWARP.
-    Mpa(M),
+    Mpa(mpa::Opening),
     /// iWARP, through shared memory.
-    Shared(M),
+    Shared(mpa::Opening),
     /// The same where there is any; else over TCP.
-    SharedOr { shared: M, mpa: M },
+    SharedOr { shared: mpa::Opening, mpa: mpa::Opening },
     /// Shared memory, where there is any; then Edge first, and iWARP.
-    Any { shared: M, edge: E, mpa: M },
+    Any { shared: mpa::Opening, edge: edge::Opening, mpa: mpa::Opening },
 }
 
 /// Whether who listens for shared memory can't take it.
@@ -94,7 +125,7 @@ macro_rules! each {
 
 impl<N: Network> Trying<N> {
     /// Drives one of the two. When it has failed it is gone.
-    fn drive_one<L: Lower<N>>(one: &mut Option<L>, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn drive_one<L: Lower<N, S>, S>(one: &mut Option<L>, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
         let Some(lower) = one else { return Ok(StartStep::Idle) };
         let step = lower.drive_start(io);
         if let Err(failure) = &step {
@@ -105,7 +136,7 @@ impl<N: Network> Trying<N> {
     }
 
     /// Drives Edge. As long as iWARP is left, its failure only means that it is not waited for any more.
-    fn drive_edge(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn drive_edge(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Result<StartStep, ConnectionError> {
         let step = Self::drive_one(&mut self.edge, io);
         let Err(failure) = step else { return step };
         match &mut self.beside {
@@ -118,7 +149,7 @@ impl<N: Network> Trying<N> {
 
     /// Drives shared memory, or iWARP, which follows where that is declined. As long as Edge is left, its failure is
     /// kept.
-    fn drive_mpa(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn drive_mpa(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<StartStep, ConnectionError> {
         let step = match self.error.take_if(|_| self.mpa.is_none()) {
             // It could not even begin.
             Some(failure) => Err(failure),
@@ -144,9 +175,9 @@ impl<N: Network> Choice<N> {
         network: &mut N,
         remote: SocketAddr,
         options: PortOptions,
-        opening: <Mpa<N::Port> as Lower<N>>::Opening,
-        other: <Mpa<N::Port> as Lower<N>>::Opening,
-    ) -> Result<Self, <Mpa<N::Port> as Lower<N>>::Opening> {
+        opening: mpa::Opening,
+        other: mpa::Opening,
+    ) -> Result<Self, mpa::Opening> {
         if !network.shares_memory() {
             return Err(other);
         }
@@ -158,12 +189,12 @@ impl<N: Network> Choice<N> {
         Ok(Self::Trying(Box::new(Trying { edge: None, mpa: Some(mpa), beside, remote, error: None })))
     }
 
-    fn drive_both(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn drive_both<S: AsMut<Pool> + AsMut<Outbox>>(&mut self, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
         let Self::Trying(trying) = self else { return Ok(StartStep::Idle) };
         let step = trying.drive_edge(io)?;
         if let Some(edge) = trying.edge.take_if(|_| matches!(step, StartStep::Ready(_))) {
             if let Some(mpa) = &mut trying.mpa {
-                Lower::<N>::abort(mpa, io);
+                Lower::<N, S>::abort(mpa, io);
             }
             *self = Self::Edge(edge);
             return Ok(step);
@@ -179,16 +210,16 @@ impl<N: Network> Choice<N> {
     }
 }
 
-impl<N: Network> Lower<N> for Choice<N> {
-    type Opening = Opening<<Edge as Lower<N>>::Opening, <Mpa<N::Port> as Lower<N>>::Opening>;
-    type Door = <Edge as Lower<N>>::Door;
-    type Leaving = <Edge as Lower<N>>::Leaving;
+impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
+    type Opening = Opening;
+    type Door = EdgeDoor;
+    type Leaving = EdgeLeaving;
     const MEASURES_TIME: bool = false;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
-        let edge = || <Edge as Lower<N>>::prepare(offer, private_data);
-        let mpa = || <Mpa<N::Port> as Lower<N>>::prepare(offer, private_data);
-        let shared = || <Mpa<N::Port> as Lower<N>>::prepare(&unchecked(*offer), private_data);
+        let edge = || <Edge as Lower<N, S>>::prepare(offer, private_data);
+        let mpa = || <Mpa<N::Port> as Lower<N, S>>::prepare(offer, private_data);
+        let shared = || <Mpa<N::Port> as Lower<N, S>>::prepare(&unchecked(*offer), private_data);
         Ok(match offer.transport {
             Transport::Iwarp => Opening::Mpa(mpa()?),
             Transport::Edge => Opening::Edge(edge()?),
@@ -217,22 +248,22 @@ impl<N: Network> Lower<N> for Choice<N> {
         options: PortOptions,
         opening: Self::Opening,
         datagrams: Option<DatagramKey>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
     ) -> Result<Self, PortError> {
         Ok(match opening {
-            Opening::Mpa(opening) => Self::Mpa(Lower::<N>::connect(network, remote, options, opening, None, io)?),
+            Opening::Mpa(opening) => Self::Mpa(Lower::<N, S>::connect(network, remote, options, opening, None, io)?),
             Opening::Edge(opening) => {
-                Self::Edge(Lower::<N>::connect(network, remote, options, opening, datagrams, io)?)
+                Self::Edge(Lower::<N, S>::connect(network, remote, options, opening, datagrams, io)?)
             }
             Opening::Shared(opening) => Self::Mpa(Mpa::begin(network, remote, sharing(options), opening)?),
             Opening::SharedOr { shared, mpa } => match Self::connect_shared(network, remote, options, shared, mpa) {
                 Ok(shared) => shared,
-                Err(mpa) => Self::Mpa(Lower::<N>::connect(network, remote, options, mpa, None, io)?),
+                Err(mpa) => Self::Mpa(Lower::<N, S>::connect(network, remote, options, mpa, None, io)?),
             },
             Opening::Any { shared, edge, mpa } => match Self::connect_shared(network, remote, options, shared, mpa) {
                 Ok(shared) => shared,
                 Err(opening) => {
-                    let edge = Lower::<N>::connect(network, remote, options, edge, datagrams, io)?;
+                    let edge = Lower::<N, S>::connect(network, remote, options, edge, datagrams, io)?;
                     let beside = Some(Beside { opening, options, at: Some(io.now + BESIDE_AFTER) });
                     Self::Trying(Box::new(Trying { edge: Some(edge), mpa: None, beside, remote, error: None }))
                 }
@@ -242,8 +273,8 @@ impl<N: Network> Lower<N> for Choice<N> {
 
     fn try_another(&mut self, network: &mut N, now: Time) {
         let Self::Trying(trying) = self else { return };
-        let is_heard = trying.edge.as_ref().is_some_and(|edge| !Lower::<N>::is_connecting(edge));
-        let is_due = |beside: &mut Beside<N>| !is_heard && beside.at.is_some_and(|at| at <= now);
+        let is_heard = trying.edge.as_ref().is_some_and(|edge| !Lower::<N, S>::is_connecting(edge));
+        let is_due = |beside: &mut Beside| !is_heard && beside.at.is_some_and(|at| at <= now);
         let Some(Beside { opening, options, .. }) = trying.beside.take_if(is_due) else { return };
         match Mpa::begin(network, trying.remote, options, opening) {
             Ok(mpa) => trying.mpa = Some(mpa),
@@ -253,59 +284,59 @@ impl<N: Network> Lower<N> for Choice<N> {
 
     fn respond(port: N::Port, offer: Offer) -> Self {
         let offer = if port.keeps_bytes() { unchecked(offer) } else { offer };
-        Self::Mpa(<Mpa<N::Port> as Lower<N>>::respond(port, offer))
+        Self::Mpa(<Mpa<N::Port> as Lower<N, S>>::respond(port, offer))
     }
 
     fn timed_out(waited_for: Duration) -> StartError {
-        <Mpa<N::Port> as Lower<N>>::timed_out(waited_for)
+        <Mpa<N::Port> as Lower<N, S>>::timed_out(waited_for)
     }
 
-    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn drive_start(&mut self, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
         match self {
-            Self::Mpa(lower) => Lower::<N>::drive_start(lower, io),
-            Self::Edge(lower) => Lower::<N>::drive_start(lower, io),
+            Self::Mpa(lower) => Lower::<N, S>::drive_start(lower, io),
+            Self::Edge(lower) => Lower::<N, S>::drive_start(lower, io),
             Self::Trying(_) => self.drive_both(io),
         }
     }
 
     fn is_connecting(&self) -> bool {
-        each!(self, lower => Lower::<N>::is_connecting(lower), trying trying => {
-            let edge = trying.edge.as_ref().is_none_or(|edge| Lower::<N>::is_connecting(edge));
-            edge && trying.mpa.as_ref().is_none_or(|mpa| Lower::<N>::is_connecting(mpa))
+        each!(self, lower => Lower::<N, S>::is_connecting(lower), trying trying => {
+            let edge = trying.edge.as_ref().is_none_or(|edge| Lower::<N, S>::is_connecting(edge));
+            edge && trying.mpa.as_ref().is_none_or(|mpa| Lower::<N, S>::is_connecting(mpa))
         })
     }
 
     fn doubt(&self) -> Option<PortError> {
-        each!(self, lower => Lower::<N>::doubt(lower), trying trying => {
-            trying.edge.as_ref().and_then(|edge| Lower::<N>::doubt(edge))
+        each!(self, lower => Lower::<N, S>::doubt(lower), trying trying => {
+            trying.edge.as_ref().and_then(|edge| Lower::<N, S>::doubt(edge))
         })
     }
 
     fn request(&self) -> Option<RequestInfo> {
-        each!(self, lower => Lower::<N>::request(lower), trying _ => None)
+        each!(self, lower => Lower::<N, S>::request(lower), trying _ => None)
     }
 
     fn accept(
         &mut self,
         private_data: &[u8],
         depths: Option<(u16, u16)>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
     ) -> Result<Accepted, Undecided> {
-        each!(self, lower => Lower::<N>::accept(lower, private_data, depths, io), trying _ => Err(Undecided::Gone))
+        each!(self, lower => Lower::<N, S>::accept(lower, private_data, depths, io), trying _ => Err(Undecided::Gone))
     }
 
-    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
-        each!(self, lower => Lower::<N>::reject(lower, private_data, io), trying _ => Err(Undecided::Gone))
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_, S>) -> Result<Drained, Undecided> {
+        each!(self, lower => Lower::<N, S>::reject(lower, private_data, io), trying _ => Err(Undecided::Gone))
     }
 
-    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_>) -> Drained {
-        each!(self, lower => Lower::<N>::fail_start(lower, error, io), trying trying => {
+    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_, S>) -> Drained {
+        each!(self, lower => Lower::<N, S>::fail_start(lower, error, io), trying trying => {
             if let Some(edge) = &mut trying.edge {
-                Lower::<N>::fail_start(edge, error, io);
+                Lower::<N, S>::fail_start(edge, error, io);
             }
             match trying.mpa.take() {
                 Some(mut mpa) => {
-                    let drained = Lower::<N>::fail_start(&mut mpa, error, io);
+                    let drained = Lower::<N, S>::fail_start(&mut mpa, error, io);
                     *self = Self::Mpa(mpa);
                     drained
                 }
@@ -315,24 +346,24 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell {
-        each!(self, lower => Lower::<N>::establish(lower, stream, queue_pair, settings), trying _ => {
+        each!(self, lower => Lower::<N, S>::establish(lower, stream, queue_pair, settings), trying _ => {
             StreamCell::Own(Box::new(stream))
         })
     }
 
     #[inline]
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
-        each!(self, lower => Lower::<N>::transmit(lower, above, most, io), trying _ => Ok(Sent::default()))
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
+        each!(self, lower => Lower::<N, S>::transmit(lower, above, most, io), trying _ => Ok(Sent::default()))
     }
 
     #[inline]
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError> {
-        each!(self, lower => Lower::<N>::receive(lower, above, io), trying _ => Ok(Got::Nothing))
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
+        each!(self, lower => Lower::<N, S>::receive(lower, above, io), trying _ => Ok(Got::Nothing))
     }
 
     #[inline]
     fn is_still(&mut self) -> bool {
-        each!(self, lower => Lower::<N>::is_still(lower), trying _ => false)
+        each!(self, lower => Lower::<N, S>::is_still(lower), trying _ => false)
     }
 
     #[inline]
@@ -340,127 +371,127 @@ impl<N: Network> Lower<N> for Choice<N> {
         &mut self,
         above: &mut A,
         most: usize,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
-        each!(self, lower => Lower::<N>::pass_packet(lower, above, most, io, write), trying _ => Passed::Not)
+        each!(self, lower => Lower::<N, S>::pass_packet(lower, above, most, io, write), trying _ => Passed::Not)
     }
 
     #[inline]
-    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_>) -> bool {
-        each!(self, lower => Lower::<N>::pass_request(lower, above, request, io), trying _ => false)
+    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
+        each!(self, lower => Lower::<N, S>::pass_request(lower, above, request, io), trying _ => false)
     }
 
     #[inline]
     fn owes_completion(&self) -> bool {
-        each!(self, lower => Lower::<N>::owes_completion(lower), trying _ => false)
+        each!(self, lower => Lower::<N, S>::owes_completion(lower), trying _ => false)
     }
 
     fn has_unsent(&self) -> bool {
-        each!(self, lower => Lower::<N>::has_unsent(lower), trying _ => false)
+        each!(self, lower => Lower::<N, S>::has_unsent(lower), trying _ => false)
     }
 
     #[inline]
     fn lets_pass(&self, now: Time) -> bool {
-        each!(self, lower => Lower::<N>::lets_pass(lower, now), trying _ => false)
+        each!(self, lower => Lower::<N, S>::lets_pass(lower, now), trying _ => false)
     }
 
     #[inline]
     fn is_idle(&self, now: Time) -> bool {
         match self {
-            Self::Mpa(lower) => !Lower::<N>::has_unsent(lower),
-            Self::Edge(lower) => Lower::<N>::is_idle(lower, now),
+            Self::Mpa(lower) => !Lower::<N, S>::has_unsent(lower),
+            Self::Edge(lower) => Lower::<N, S>::is_idle(lower, now),
             Self::Trying(_) => false,
         }
     }
 
-    fn clear_unsent(&mut self, io: &mut Io<'_>) {
-        each!(self, lower => Lower::<N>::clear_unsent(lower, io), trying _ => {});
+    fn clear_unsent(&mut self, io: &mut Io<'_, S>) {
+        each!(self, lower => Lower::<N, S>::clear_unsent(lower, io), trying _ => {});
     }
 
-    fn clear_received(&mut self, io: &mut Io<'_>) {
-        each!(self, lower => Lower::<N>::clear_received(lower, io), trying _ => {});
+    fn clear_received(&mut self, io: &mut Io<'_, S>) {
+        each!(self, lower => Lower::<N, S>::clear_received(lower, io), trying _ => {});
     }
 
     fn received_bytes(&self) -> u32 {
-        each!(self, lower => Lower::<N>::received_bytes(lower), trying _ => 0)
+        each!(self, lower => Lower::<N, S>::received_bytes(lower), trying _ => 0)
     }
 
     fn close_send(&mut self) {
-        each!(self, lower => Lower::<N>::close_send(lower), trying _ => {});
+        each!(self, lower => Lower::<N, S>::close_send(lower), trying _ => {});
     }
 
-    fn abort(&mut self, io: &mut Io<'_>) {
-        each!(self, lower => Lower::<N>::abort(lower, io), trying trying => {
+    fn abort(&mut self, io: &mut Io<'_, S>) {
+        each!(self, lower => Lower::<N, S>::abort(lower, io), trying trying => {
             if let Some(mpa) = &mut trying.mpa {
-                Lower::<N>::abort(mpa, io);
+                Lower::<N, S>::abort(mpa, io);
             }
         });
     }
 
-    fn drain(&mut self, io: &mut Io<'_>) -> Drained {
-        each!(self, lower => Lower::<N>::drain(lower, io), trying _ => Drained::Over)
+    fn drain(&mut self, io: &mut Io<'_, S>) -> Drained {
+        each!(self, lower => Lower::<N, S>::drain(lower, io), trying _ => Drained::Over)
     }
 
     #[inline]
     fn rests(&self) -> bool {
-        each!(self, lower => Lower::<N>::rests(lower), trying _ => false)
+        each!(self, lower => Lower::<N, S>::rests(lower), trying _ => false)
     }
 
     fn is_confirmed(&self) -> bool {
-        each!(self, lower => Lower::<N>::is_confirmed(lower), trying _ => true)
+        each!(self, lower => Lower::<N, S>::is_confirmed(lower), trying _ => true)
     }
 
     fn lacks_receive(&self) -> bool {
-        each!(self, lower => Lower::<N>::lacks_receive(lower), trying _ => false)
+        each!(self, lower => Lower::<N, S>::lacks_receive(lower), trying _ => false)
     }
 
     fn is_closed_by_peer(&self) -> bool {
-        each!(self, lower => Lower::<N>::is_closed_by_peer(lower), trying _ => false)
+        each!(self, lower => Lower::<N, S>::is_closed_by_peer(lower), trying _ => false)
     }
 
     fn unacknowledged(&self) -> usize {
-        each!(self, lower => Lower::<N>::unacknowledged(lower), trying _ => 0)
+        each!(self, lower => Lower::<N, S>::unacknowledged(lower), trying _ => 0)
     }
 
     fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
-        each!(self, lower => Lower::<N>::check_peer(lower, now), trying trying => {
-            trying.mpa.as_mut().map_or(Ok(()), |mpa| Lower::<N>::check_peer(mpa, now))
+        each!(self, lower => Lower::<N, S>::check_peer(lower, now), trying trying => {
+            trying.mpa.as_mut().map_or(Ok(()), |mpa| Lower::<N, S>::check_peer(mpa, now))
         })
     }
 
     fn local_address(&self) -> Option<SocketAddr> {
-        each!(self, lower => Lower::<N>::local_address(lower), trying trying => match (&trying.edge, &trying.mpa) {
-            (Some(edge), _) => Lower::<N>::local_address(edge),
-            (None, mpa) => mpa.as_ref().and_then(|mpa| Lower::<N>::local_address(mpa)),
+        each!(self, lower => Lower::<N, S>::local_address(lower), trying trying => match (&trying.edge, &trying.mpa) {
+            (Some(edge), _) => Lower::<N, S>::local_address(edge),
+            (None, mpa) => mpa.as_ref().and_then(|mpa| Lower::<N, S>::local_address(mpa)),
         })
     }
 
     fn remote_address(&self) -> SocketAddr {
-        each!(self, lower => Lower::<N>::remote_address(lower), trying trying => trying.remote)
+        each!(self, lower => Lower::<N, S>::remote_address(lower), trying trying => trying.remote)
     }
 
     fn transport(&self) -> Transport {
-        each!(self, lower => Lower::<N>::transport(lower), trying _ => Transport::Auto)
+        each!(self, lower => Lower::<N, S>::transport(lower), trying _ => Transport::Auto)
     }
 
     fn borrows(&self) -> bool {
-        each!(self, lower => Lower::<N>::borrows(lower), trying _ => false)
+        each!(self, lower => Lower::<N, S>::borrows(lower), trying _ => false)
     }
 
     fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
-        each!(self, lower => Lower::<N>::report_rails(lower, ports, now, reports), trying _ => {});
+        each!(self, lower => Lower::<N, S>::report_rails(lower, ports, now, reports), trying _ => {});
     }
 
     fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError> {
-        each!(self, lower => Lower::<N>::arm(lower, network, index, token, interest), trying trying => {
+        each!(self, lower => Lower::<N, S>::arm(lower, network, index, token, interest), trying trying => {
             match &mut trying.mpa {
                 Some(mpa) if interest != Interest::NOTHING => {
-                    let is_connecting = Lower::<N>::is_connecting(mpa);
+                    let is_connecting = Lower::<N, S>::is_connecting(mpa);
                     let interest = Interest { readable: !is_connecting, writable: is_connecting, ..interest };
-                    Lower::<N>::arm(mpa, network, index, token, interest)
+                    Lower::<N, S>::arm(mpa, network, index, token, interest)
                 }
-                Some(mpa) => Lower::<N>::arm(mpa, network, index, token, interest),
+                Some(mpa) => Lower::<N, S>::arm(mpa, network, index, token, interest),
                 None => Ok(()),
             }
         })
@@ -470,7 +501,7 @@ impl<N: Network> Lower<N> for Choice<N> {
     fn may_time_out_before(&self, at: Time) -> bool {
         match self {
             Self::Mpa(_) => false,
-            Self::Edge(lower) => Lower::<N>::may_time_out_before(lower, at),
+            Self::Edge(lower) => Lower::<N, S>::may_time_out_before(lower, at),
             Self::Trying(_) => true,
         }
     }
@@ -482,61 +513,61 @@ impl<N: Network> Lower<N> for Choice<N> {
 
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
-        each!(self, lower => Lower::<N>::next_timeout(lower), trying trying => {
+        each!(self, lower => Lower::<N, S>::next_timeout(lower), trying trying => {
             let edge = trying.edge.as_ref();
-            let is_heard = edge.is_some_and(|edge| !Lower::<N>::is_connecting(edge));
+            let is_heard = edge.is_some_and(|edge| !Lower::<N, S>::is_connecting(edge));
             let beside = trying.beside.as_ref().and_then(|beside| beside.at).filter(|_| !is_heard);
-            [edge.and_then(|edge| Lower::<N>::next_timeout(edge)), beside].into_iter().flatten().min()
+            [edge.and_then(|edge| Lower::<N, S>::next_timeout(edge)), beside].into_iter().flatten().min()
         })
     }
 
     fn why_late(&self) -> Option<StartError> {
-        each!(self, lower => Lower::<N>::why_late(lower), trying trying => {
-            trying.edge.as_ref().and_then(|edge| Lower::<N>::why_late(edge))
+        each!(self, lower => Lower::<N, S>::why_late(lower), trying trying => {
+            trying.edge.as_ref().and_then(|edge| Lower::<N, S>::why_late(edge))
         })
     }
 
     fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Door {
-        <Edge as Lower<N>>::door(host, secret, key)
+        <Edge as Lower<N, S>>::door(host, secret, key)
     }
 
     fn destination(datagram: &[u8]) -> Destination {
-        <Edge as Lower<N>>::destination(datagram)
+        <Edge as Lower<N, S>>::destination(datagram)
     }
 
     fn is_good(datagram: &[u8]) -> bool {
-        <Edge as Lower<N>>::is_good(datagram)
+        <Edge as Lower<N, S>>::is_good(datagram)
     }
 
     fn take_told(&mut self, told: &Told, now: Time) {
         if let Self::Edge(edge) = self {
-            Lower::<N>::take_told(edge, told, now);
+            Lower::<N, S>::take_told(edge, told, now);
         }
     }
 
-    fn knock(door: &mut Self::Door, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Self> {
-        <Edge as Lower<N>>::knock(door, stray, io, answer).map(Self::Edge)
+    fn knock(door: &mut Self::Door, stray: &Stray<'_>, io: &mut Io<'_, S>, answer: &mut Vec<u8>) -> Knocked<Self> {
+        <Edge as Lower<N, S>>::knock(door, stray, io, answer).map(Self::Edge)
     }
 
     fn names(&self) -> Option<(DatagramKey, Names)> {
         match self {
             Self::Mpa(_) => None,
-            Self::Edge(edge) => Lower::<N>::names(edge),
-            Self::Trying(trying) => trying.edge.as_ref().and_then(|edge| Lower::<N>::names(edge)),
+            Self::Edge(edge) => Lower::<N, S>::names(edge),
+            Self::Trying(trying) => trying.edge.as_ref().and_then(|edge| Lower::<N, S>::names(edge)),
         }
     }
 
     fn quoted(quote: &[u8]) -> Destination {
-        <Edge as Lower<N>>::quoted(quote)
+        <Edge as Lower<N, S>>::quoted(quote)
     }
 
     fn take_hint(&mut self, hint: &Hint, now: Time) {
         match self {
             Self::Mpa(_) => {}
-            Self::Edge(edge) => Lower::<N>::take_hint(edge, hint, now),
+            Self::Edge(edge) => Lower::<N, S>::take_hint(edge, hint, now),
             Self::Trying(trying) => {
                 if let Some(edge) = &mut trying.edge {
-                    Lower::<N>::take_hint(edge, hint, now);
+                    Lower::<N, S>::take_hint(edge, hint, now);
                 }
             }
         }

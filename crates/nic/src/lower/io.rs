@@ -4,15 +4,22 @@ use weft_base::{Random, Time};
 use weft_memory::Registry;
 
 use super::datagrams::{DatagramPorts, Inbox};
-use super::edge::outbox::Outbox;
-use super::mpa::staging::Pool;
 use crate::counters::Counters;
 use crate::settings::Settings;
 
+/// Room that the connections of an engine use in turn, each while it is driven: a lower layer says which it needs.
+pub trait Scratch: Default + Send {
+    /// There are this many connections now.
+    fn prepare(&mut self, _connections: usize) {}
+}
+
+/// None is needed.
+impl Scratch for () {}
+
 /// What a lower layer may use while it is driven.
-pub struct Io<'a> {
-    pub(crate) pool: &'a mut Pool,
-    pub(crate) outbox: &'a mut Outbox,
+pub struct Io<'a, S> {
+    /// The lower layer's own room.
+    pub scratch: &'a mut S,
     /// The engine's datagram ports.
     pub datagrams: &'a mut dyn DatagramPorts,
     /// Datagrams that have come for this connection, for a lower layer over datagram ports: it takes all of them

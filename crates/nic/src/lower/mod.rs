@@ -25,9 +25,9 @@
 mod above;
 mod choice;
 mod datagrams;
-pub(crate) mod edge;
+mod edge;
 mod io;
-pub(crate) mod mpa;
+mod mpa;
 mod seam;
 mod stack;
 mod words;
@@ -38,7 +38,7 @@ pub use self::datagrams::{
     Datagram, DatagramKey, DatagramPorts, Destination, Inbox, Leaving, Names, Parcel, RailPort, ServedPorts, Stray,
     Told,
 };
-pub use self::io::Io;
+pub use self::io::{Io, Scratch};
 pub use self::seam::Lower;
 pub use self::stack::{Carrier, Stack};
 pub(crate) use self::stack::{LeavingOf, ParcelOf};

@@ -22,7 +22,7 @@ use crate::rail_report::RailReport;
 use crate::settings::Settings;
 
 /// A lower layer under one connection. No call blocks.
-pub trait Lower<N: Network>: Sized {
+pub trait Lower<N: Network, S>: Sized {
     /// What a connection is begun with.
     type Opening;
     /// What stands at each datagram port, and answers those that it does not know. `()` where there are none.
@@ -50,7 +50,7 @@ pub trait Lower<N: Network>: Sized {
         options: PortOptions,
         opening: Self::Opening,
         datagrams: Option<DatagramKey>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
     ) -> Result<Self, PortError>;
 
     /// It is later than [`Lower::next_timeout`] while the connection is set up: another way may be tried as well.
@@ -66,7 +66,7 @@ pub trait Lower<N: Network>: Sized {
     ///
     /// # Errors
     /// It has failed; [`Lower::fail_start`] is next.
-    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError>;
+    fn drive_start(&mut self, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError>;
 
     /// Whether the peer's host has not answered yet.
     fn is_connecting(&self) -> bool;
@@ -88,18 +88,18 @@ pub trait Lower<N: Network>: Sized {
         &mut self,
         private_data: &[u8],
         depths: Option<(u16, u16)>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
     ) -> Result<Accepted, Undecided>;
 
     /// Rejects the request that waits; [`Lower::drain`] sends the rest of the answer.
     ///
     /// # Errors
     /// It can't be rejected.
-    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided>;
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_, S>) -> Result<Drained, Undecided>;
 
     /// The set-up is over without a connection. Says what the peer is to be told, or breaks the port; what is not said
     /// yet is for [`Lower::drain`].
-    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_>) -> Drained;
+    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_, S>) -> Drained;
 
     /// The connection stands: from here on segments of this stream go and come. Says how the stream is held.
     fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell;
@@ -110,13 +110,13 @@ pub trait Lower<N: Network>: Sized {
     ///
     /// # Errors
     /// It can't go on.
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError>;
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError>;
 
     /// Receives once, and handles every segment that is whole then.
     ///
     /// # Errors
     /// It can't go on.
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError>;
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError>;
 
     /// Whether [`Lower::receive`] and [`Lower::transmit`] would find nothing that has come since they were called last,
     /// which is known without asking the port's system.
@@ -130,7 +130,7 @@ pub trait Lower<N: Network>: Sized {
         &mut self,
         _above: &mut A,
         _most: usize,
-        _io: &mut Io<'_>,
+        _io: &mut Io<'_, S>,
         _write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         Passed::Not
@@ -140,7 +140,7 @@ pub trait Lower<N: Network>: Sized {
     /// segment. Returns whether that was done: it is complete then, or the stream has it among those under way
     /// ([`Lower::owes_completion`]). Only where nothing that was taken from the stream waits to be sent
     /// ([`Lower::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
-    fn pass_request<A: Above>(&mut self, _above: &mut A, _request: &SendRequest, _io: &mut Io<'_>) -> bool {
+    fn pass_request<A: Above>(&mut self, _above: &mut A, _request: &SendRequest, _io: &mut Io<'_, S>) -> bool {
         false
     }
 
@@ -166,10 +166,10 @@ pub trait Lower<N: Network>: Sized {
     }
 
     /// Throws away what has not been sent.
-    fn clear_unsent(&mut self, io: &mut Io<'_>);
+    fn clear_unsent(&mut self, io: &mut Io<'_, S>);
 
     /// Throws away what has been received of a segment.
-    fn clear_received(&mut self, io: &mut Io<'_>);
+    fn clear_received(&mut self, io: &mut Io<'_, S>);
 
     /// Bytes of the stream that are here but not handed up: of a segment of which the rest is missing.
     fn received_bytes(&self) -> u32;
@@ -181,10 +181,10 @@ pub trait Lower<N: Network>: Sized {
     fn close_send(&mut self);
 
     /// Breaks the connection at once.
-    fn abort(&mut self, io: &mut Io<'_>);
+    fn abort(&mut self, io: &mut Io<'_, S>);
 
     /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
-    fn drain(&mut self, io: &mut Io<'_>) -> Drained;
+    fn drain(&mut self, io: &mut Io<'_, S>) -> Drained;
 
     /// Whether there is nothing to do until something comes, something is posted, or a time has come: then it need
     /// not be looked at. For layers that are brought what has come ([`Io::inbox`]).
@@ -299,7 +299,7 @@ pub trait Lower<N: Network>: Sized {
     fn take_told(&mut self, _told: &Told, _now: Time) {}
 
     /// A datagram is for no connection. What is to be answered is written to `answer`.
-    fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_>, _answer: &mut Vec<u8>) -> Knocked<Self> {
+    fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_, S>, _answer: &mut Vec<u8>) -> Knocked<Self> {
         Knocked::Nothing
     }
 

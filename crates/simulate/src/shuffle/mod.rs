@@ -54,6 +54,7 @@ pub struct Shuffle;
 
 impl Stack<SimulatedNetwork<Self>> for Shuffle {
     type Lower = Shuffled;
+    type Scratch = ();
 }
 
 /// A mistake in the lower layer, made on purpose, so that it shows whether the checkers see it.
@@ -184,7 +185,7 @@ impl Shuffled {
 
     /// Sends acknowledgements, segments and the last word until the carrier takes no more or `most` bytes have gone
     /// out.
-    fn flush(&mut self, most: usize, io: &mut Io<'_>) -> Result<Sent, PortError> {
+    fn flush(&mut self, most: usize, io: &mut Io<'_, ()>) -> Result<Sent, PortError> {
         let mut count = 0;
         self.cut_short = false;
         self.sender.handle_time(io.now, &mut self.random);
@@ -198,7 +199,7 @@ impl Shuffled {
     }
 
     /// Begins the next record, if there is one.
-    fn write_next(&mut self, io: &mut Io<'_>) -> bool {
+    fn write_next(&mut self, io: &mut Io<'_, ()>) -> bool {
         if core::mem::take(&mut self.receiver.acknowledgement_due) {
             self.wire.write(Kind::Acknowledge, self.receiver.next, &[]);
         } else if let Some((start, ulpdu)) = self.sender.pop_due(io.now) {
@@ -214,7 +215,7 @@ impl Shuffled {
     }
 
     /// Takes what has come from the carrier.
-    fn take(&mut self, io: &mut Io<'_>) -> Result<Taken, PortError> {
+    fn take(&mut self, io: &mut Io<'_, ()>) -> Result<Taken, PortError> {
         let mut taken = Taken { any: self.wire.fill(io)?, acknowledged: 0 };
         while let Some(record) = self.wire.next().map_err(|_| PortError::Reset)? {
             taken.any = true;
@@ -235,7 +236,7 @@ impl Shuffled {
     }
 
     /// The same, and tells the stream what has left for good.
-    fn take_for<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<bool, PortError> {
+    fn take_for<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<bool, PortError> {
         let taken = self.take(io)?;
         if taken.acknowledged > 0 {
             above.stream().handle_sent(taken.acknowledged);
@@ -252,7 +253,7 @@ impl Shuffled {
     }
 }
 
-impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
+impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
     type Opening = Hello;
     type Door = ();
     type Leaving = ();
@@ -269,7 +270,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         options: PortOptions,
         ours: Hello,
         _: Option<DatagramKey>,
-        _: &mut Io<'_>,
+        _: &mut Io<'_, ()>,
     ) -> Result<Self, PortError> {
         Ok(Self::new(network.connect(remote, options)?, Phase::Connecting { ours }))
     }
@@ -280,7 +281,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         Self::new(port, Phase::Responding { offer })
     }
 
-    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn drive_start(&mut self, io: &mut Io<'_, ()>) -> Result<StartStep, ConnectionError> {
         if let Phase::Connecting { ours } = &self.phase {
             let remote = self.wire.port.remote_address();
             let connected = self.wire.port.poll_connected();
@@ -318,7 +319,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         &mut self,
         private_data: &[u8],
         depths: Option<(u16, u16)>,
-        _: &mut Io<'_>,
+        _: &mut Io<'_, ()>,
     ) -> Result<Accepted, Undecided> {
         let Phase::Deciding { offer, theirs } = &self.phase else { return Err(Undecided::Gone) };
         check_length(private_data).map_err(Undecided::Misuse)?;
@@ -330,7 +331,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         Ok(Accepted::Stands(terms))
     }
 
-    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_, ()>) -> Result<Drained, Undecided> {
         let Phase::Deciding { offer, .. } = &self.phase else { return Err(Undecided::Gone) };
         check_length(private_data).map_err(Undecided::Misuse)?;
         self.wire.write(Kind::Reject, 0, &Hello::new(offer, private_data).emit());
@@ -338,7 +339,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         Ok(self.drain(io))
     }
 
-    fn fail_start(&mut self, _: &ConnectionError, _: &mut Io<'_>) -> Drained {
+    fn fail_start(&mut self, _: &ConnectionError, _: &mut Io<'_, ()>) -> Drained {
         self.wire.port.abort();
         Drained::Over
     }
@@ -347,7 +348,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         StreamCell::Own(Box::new(stream))
     }
 
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, ()>) -> Result<Sent, SendError> {
         let mut progress = self.take_for(above, io)?;
         if self.wire.is_over && self.receiver.discards && !self.sender.is_empty() {
             // Nobody is left to acknowledge it.
@@ -363,7 +364,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         }
     }
 
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError> {
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<Got, ReceiveError> {
         let any = self.take_for(above, io).map_err(ReceiveError::Port)?;
         let handed = self.receiver.deliver(above, io)?;
         let sent = self.flush(usize::MAX, io).map_err(ReceiveError::Port)?;
@@ -378,11 +379,11 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         !self.wire.is_idle() || !self.sender.is_empty() || self.closing == Closing::Wanted
     }
 
-    fn clear_unsent(&mut self, _: &mut Io<'_>) {
+    fn clear_unsent(&mut self, _: &mut Io<'_, ()>) {
         self.sender.clear();
     }
 
-    fn clear_received(&mut self, _: &mut Io<'_>) {
+    fn clear_received(&mut self, _: &mut Io<'_, ()>) {
         self.receiver.discard();
     }
 
@@ -396,13 +397,13 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         }
     }
 
-    fn abort(&mut self, _: &mut Io<'_>) {
+    fn abort(&mut self, _: &mut Io<'_, ()>) {
         self.wire.port.abort();
     }
 
-    fn drain(&mut self, io: &mut Io<'_>) -> Drained {
+    fn drain(&mut self, io: &mut Io<'_, ()>) -> Drained {
         self.receiver.discard();
-        Lower::<SimulatedNetwork<Shuffle>>::close_send(self);
+        Lower::<SimulatedNetwork<Shuffle>, ()>::close_send(self);
         let Ok(taken) = self.take(io) else { return Drained::Over };
         let Ok(sent) = self.flush(usize::MAX, io) else { return Drained::Over };
         let said = self.closing == Closing::Said && self.wire.is_idle();

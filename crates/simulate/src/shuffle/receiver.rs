@@ -141,7 +141,7 @@ impl Receiver {
     }
 
     /// Hands up what is due, in an order of chance.
-    pub(super) fn deliver<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Handed, ReceiveError> {
+    pub(super) fn deliver<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<Handed, ReceiveError> {
         let mut handed = Handed::default();
         loop {
             let due: Vec<usize> = (0..self.held.len()).filter(|at| self.held[*at].due <= io.now).collect();
@@ -172,7 +172,7 @@ impl Receiver {
         self.held.push(Held { due, tries: held.tries + 1, ..held });
     }
 
-    fn hand_up<A: Above>(&mut self, held: &Held, above: &mut A, io: &mut Io<'_>) -> Result<Fate, ReceiveError> {
+    fn hand_up<A: Above>(&mut self, held: &Held, above: &mut A, io: &mut Io<'_, ()>) -> Result<Fate, ReceiveError> {
         let length = span(&held.ulpdu).unwrap_or(1);
         let start = match self.disorder.fault {
             ShuffleFault::ArrivalOrder => self.next,
@@ -180,7 +180,7 @@ impl Receiver {
             _ => held.start,
         };
         let arrival = Arrival { start, end: start + length };
-        if above.packet(arrival, &held.ulpdu, io) {
+        if above.packet(arrival, &held.ulpdu, io.now, io.counters) {
             io.counters.received_frames += 1;
             self.note_placed(arrival.start, arrival.end);
             return Ok(Fate::Placed);
@@ -233,7 +233,7 @@ fn round_up(at: Time, step: Duration) -> Time {
     Time::from_nanos(at_ns.next_multiple_of(step_ns))
 }
 
-fn copy(ulpdu: &[u8], placement: &Placement, io: &Io<'_>) -> Result<(), MemoryError> {
+fn copy(ulpdu: &[u8], placement: &Placement, io: &Io<'_, ()>) -> Result<(), MemoryError> {
     // What was in place before is not touched again.
     let mut rest = &ulpdu[placement.header_length as usize..];
     for slice in placement.sink.slices() {

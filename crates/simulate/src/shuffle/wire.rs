@@ -47,7 +47,7 @@ impl Wire {
     }
 
     /// Goes on sending. Returns how many bytes the port took.
-    pub(super) fn flush(&mut self, io: &mut Io<'_>) -> Result<usize, PortError> {
+    pub(super) fn flush(&mut self, io: &mut Io<'_, ()>) -> Result<usize, PortError> {
         let before = self.sent;
         while !self.is_idle() {
             let taken = self.port.send(&[Piece::Bytes(&self.sending[self.sent..])])?;
@@ -62,7 +62,7 @@ impl Wire {
     }
 
     /// Takes what has come. Returns whether anything has.
-    pub(super) fn fill(&mut self, io: &mut Io<'_>) -> Result<bool, PortError> {
+    pub(super) fn fill(&mut self, io: &mut Io<'_, ()>) -> Result<bool, PortError> {
         let mut any = false;
         for _ in 0..MOST_READS {
             match self.port.receive(&mut [ReceivePiece::Staging(&mut self.buffer)])? {

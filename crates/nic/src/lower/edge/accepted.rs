@@ -9,6 +9,7 @@ use weft_base::Time;
 use weft_edge::Established;
 use weft_edge::setup::Answering;
 
+use super::outbox::Outbox;
 use super::startup::{repeat, say};
 use super::{Edge, Phase, Running};
 use crate::error::ConnectionError;
@@ -37,7 +38,12 @@ pub(super) struct AcceptedCall {
 
 impl AcceptedCall {
     /// The answer has left.
-    pub(super) fn new(answering: Answering, established: Established, terms: Box<Terms>, io: &Io<'_>) -> Self {
+    pub(super) fn new(
+        answering: Answering,
+        established: Established,
+        terms: Box<Terms>,
+        io: &Io<'_, impl AsMut<Outbox>>,
+    ) -> Self {
         let (answered_at, answer_at) = (io.now, io.now + ANSWER_AGAIN_AFTER);
         let patience = io.settings.start_timeout;
         Self { answering, established, terms, answered_at, answer_at, answers: 1, patience }
@@ -63,7 +69,7 @@ impl AcceptedCall {
 
 impl Edge {
     /// Looks whether the caller has confirmed. What confirms stays in the inbox: the connection takes it.
-    pub(super) fn go_on_accepted(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    pub(super) fn go_on_accepted(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Result<StartStep, ConnectionError> {
         let (place, remote) = ((self.port, self.from), self.remote);
         let Phase::Accepted(accepted) = &mut self.phase else { return Ok(StartStep::Idle) };
         let mut inbox = io.inbox;
@@ -81,7 +87,7 @@ impl Edge {
     }
 
     /// The caller has confirmed.
-    fn stand(&mut self, io: &mut Io<'_>) -> Option<Box<Terms>> {
+    fn stand(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Option<Box<Terms>> {
         let Phase::Accepted(accepted) = mem::replace(&mut self.phase, Phase::Over) else { return None };
         let AcceptedCall { established, terms, answered_at, .. } = *accepted;
         let established = Established { took: Some(io.now.since(answered_at)), ..established };

@@ -11,6 +11,7 @@ use crate::key::JobKey;
 use crate::lower::{DatagramPorts, Destination, Io, Knocked, Stray};
 use crate::offer::StartReason;
 
+use super::outbox::Outbox;
 use super::startup::failed;
 use super::{Deciding, Edge, Phase};
 
@@ -74,7 +75,12 @@ pub(super) fn quoted(datagram: &[u8]) -> Destination {
 }
 
 /// Somebody calls, or speaks of a connection that is not known.
-pub(super) fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Edge> {
+pub(super) fn knock(
+    door: &mut EdgeDoor,
+    stray: &Stray<'_>,
+    io: &mut Io<'_, impl AsMut<Outbox>>,
+    answer: &mut Vec<u8>,
+) -> Knocked<Edge> {
     use weft_wire::edge::Destination as For;
     let Stray { datagram, port, offer, is_crowded } = stray;
     let called = match weft_wire::edge::destination(datagram.bytes) {

@@ -5,11 +5,11 @@
 //! out its datagrams, `outbox` brings them to the engine's port, `door` answers those that the port does not know.
 
 mod accepted;
-mod door;
+pub(super) mod door;
 mod kept;
 mod no_stream;
-pub(crate) mod outbox;
-mod parcel;
+pub(super) mod outbox;
+pub(super) mod parcel;
 mod passing;
 mod rails;
 mod receiving;
@@ -32,7 +32,7 @@ use self::accepted::AcceptedCall;
 use self::door::EdgeDoor;
 use self::kept::Kept;
 use self::no_stream::NoStream;
-use self::outbox::{Run, Waiting};
+use self::outbox::{Outbox, Run, Waiting};
 use self::parcel::{EdgeLeaving, Release};
 use self::rails::Places;
 use self::receiving::Handed;
@@ -162,7 +162,7 @@ impl Edge {
     }
 
     /// A datagram has come to this address of ours.
-    fn see_local(&mut self, to: Option<LocalAddress>, io: &Io<'_>) {
+    fn see_local(&mut self, to: Option<LocalAddress>, io: &Io<'_, impl AsMut<Outbox>>) {
         if self.from.is_some() || self.local.is_some_and(|local| !local.ip().is_unspecified()) {
             return;
         }
@@ -244,7 +244,7 @@ impl Edge {
     }
 }
 
-impl<N: Network> Lower<N> for Edge {
+impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
     type Opening = Opening;
     type Door = EdgeDoor;
     type Leaving = EdgeLeaving;
@@ -269,7 +269,7 @@ impl<N: Network> Lower<N> for Edge {
         _: PortOptions,
         opening: Opening,
         datagrams: Option<DatagramKey>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
     ) -> Result<Self, PortError> {
         let port = datagrams.ok_or(PortError::NotPermitted)?;
         Ok(Self::call(port, remote, &opening, io))
@@ -285,7 +285,7 @@ impl<N: Network> Lower<N> for Edge {
         StartError { reason: StartReason::TimedOut { waited_for }, lower }
     }
 
-    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn drive_start(&mut self, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
         self.go_on(io)
     }
 
@@ -306,16 +306,16 @@ impl<N: Network> Lower<N> for Edge {
         &mut self,
         private_data: &[u8],
         depths: Option<(u16, u16)>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
     ) -> Result<Accepted, Undecided> {
         self.accept_call(private_data, depths, io)
     }
 
-    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_, S>) -> Result<Drained, Undecided> {
         self.reject_call(private_data, io)
     }
 
-    fn fail_start(&mut self, _: &ConnectionError, io: &mut Io<'_>) -> Drained {
+    fn fail_start(&mut self, _: &ConnectionError, io: &mut Io<'_, S>) -> Drained {
         self.give_up(io)
     }
 
@@ -323,7 +323,7 @@ impl<N: Network> Lower<N> for Edge {
         StreamCell::Own(Box::new(stream))
     }
 
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         let mut progress = self.take(Some(above), io);
         self.handle_times(Some(above), io.now);
         progress |= self.tell_sent(above, io);
@@ -350,7 +350,7 @@ impl<N: Network> Lower<N> for Edge {
         Ok(Sent { progress: progress | sent.progress, ..sent })
     }
 
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError> {
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
         let mut progress = self.take(Some(above), io);
         self.handle_times(Some(above), io.now);
         progress |= self.tell_sent(above, io);
@@ -415,7 +415,7 @@ impl<N: Network> Lower<N> for Edge {
             && !running.release.is_held()
     }
 
-    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_>) -> bool {
+    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
         self.pass_short(above, request, io)
     }
 
@@ -423,18 +423,18 @@ impl<N: Network> Lower<N> for Edge {
         &mut self,
         above: &mut A,
         most: usize,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         self.write_packet(above, most, io, write)
     }
 
-    fn clear_unsent(&mut self, io: &mut Io<'_>) {
+    fn clear_unsent(&mut self, io: &mut Io<'_, S>) {
         self.waiting.clear();
         self.take_back(io);
     }
 
-    fn clear_received(&mut self, _: &mut Io<'_>) {
+    fn clear_received(&mut self, _: &mut Io<'_, S>) {
         if let Some(running) = self.running() {
             running.discards = true;
         }
@@ -451,7 +451,7 @@ impl<N: Network> Lower<N> for Edge {
         }
     }
 
-    fn abort(&mut self, io: &mut Io<'_>) {
+    fn abort(&mut self, io: &mut Io<'_, S>) {
         if let Some(running) = self.running() {
             running.connection.abort(b"given up");
             self.waiting.clear();
@@ -461,7 +461,7 @@ impl<N: Network> Lower<N> for Edge {
         }
     }
 
-    fn drain(&mut self, io: &mut Io<'_>) -> Drained {
+    fn drain(&mut self, io: &mut Io<'_, S>) -> Drained {
         if !matches!(self.phase, Phase::Running(_)) {
             return self.drain_start(io);
         }
@@ -611,7 +611,7 @@ impl<N: Network> Lower<N> for Edge {
         Self::take_told(self, core::slice::from_ref(told), now);
     }
 
-    fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Self> {
+    fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_, S>, answer: &mut Vec<u8>) -> Knocked<Self> {
         door::knock(door, stray, io, answer)
     }
 

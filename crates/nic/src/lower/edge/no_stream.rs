@@ -1,9 +1,10 @@
 //! What stands above a connection whose stream has gone: nothing, and nobody can make one.
 
+use weft_base::Time;
 use weft_rdmap::{Arrival, Demand, Placement, Verdict, Violation};
 
 use crate::counters::Counters;
-use crate::lower::{Above, Io, StreamGuard};
+use crate::lower::{Above, StreamGuard};
 
 /// Where there is no stream any more.
 pub(super) enum NoStream {}
@@ -21,7 +22,7 @@ impl Above for NoStream {
         match *self {}
     }
 
-    fn packet(&mut self, _: Arrival, _: &[u8], _: &mut Io<'_>) -> bool {
+    fn packet(&mut self, _: Arrival, _: &[u8], _: Time, _: &mut Counters) -> bool {
         match *self {}
     }
 

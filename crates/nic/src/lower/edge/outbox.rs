@@ -9,7 +9,7 @@ use weft_edge::{Batch, Datagram};
 use weft_memory::{MemoryError, Registry};
 
 use super::wire::{Parts, Wire, lay};
-use crate::lower::{DatagramKey, DatagramPorts, RailPort, Told};
+use crate::lower::{DatagramKey, DatagramPorts, RailPort, Scratch, Told};
 
 /// Datagrams of one turn of a connection's sending.
 const DATAGRAMS: usize = 64;
@@ -21,7 +21,7 @@ const LAID_OUT: usize = 128 * 1024;
 
 /// Room for the datagrams of one connection at a time. Made when the first one is sent.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     pub(super) batch: Option<Box<Batch>>,
     pub(super) wire: Wire,
 }
@@ -79,6 +79,15 @@ pub(super) struct Run {
 /// Datagrams for which a port had no room.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(VecDeque<(Vec<u8>, u32, Course)>);
+
+impl AsMut<Self> for Outbox {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl Scratch for Outbox {}
 
 impl Outbox {
     /// The batch that a connection writes to, with room for as many datagrams of this size as fill calls, up to

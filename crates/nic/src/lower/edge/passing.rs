@@ -5,8 +5,9 @@ use weft_edge::{MOST_PASSED as MOST_IN_DATAGRAM, Options, Segment};
 use weft_rdmap::{Payload, SendRequest};
 use weft_wire::ddp::UNTAGGED_LENGTH;
 
+use super::outbox::{self, Outbox};
 use super::wire::Parts;
-use super::{Edge, Phase, Running, outbox};
+use super::{Edge, Phase, Running};
 use crate::lower::{Above, Io, MOST_PASSED, Passed};
 
 const _: () = assert!(
@@ -23,7 +24,12 @@ impl Edge {
     /// Sends a short request in a datagram of its own, with the acknowledgement that is due. The payload is copied;
     /// what is not acknowledged is sent again from the copy. A request whose completion is told completes when it is
     /// acknowledged, and the peer is asked for that at once; the others are complete.
-    pub(super) fn pass_short<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_>) -> bool {
+    pub(super) fn pass_short<A: Above>(
+        &mut self,
+        above: &mut A,
+        request: &SendRequest,
+        io: &mut Io<'_, impl AsMut<Outbox>>,
+    ) -> bool {
         let (operation, is_told) = (&request.operation, request.signaled);
         let Some(payload) = operation.short_payload(MOST_PASSED) else { return false };
         let Phase::Running(running) = &mut self.phase else { return false };
@@ -47,7 +53,7 @@ impl Edge {
         };
         let (gather, options) = (Gather::empty(), Options::default());
         let segment = Segment { header, bytes, gather, is_steady: false, ack_now: is_told, options };
-        let batch = io.outbox.batch(&io.datagrams.limits(self.port), segment.header.len() + bytes.len());
+        let batch = io.scratch.as_mut().batch(&io.datagrams.limits(self.port), segment.header.len() + bytes.len());
         running.connection.pass(&segment, io.now, batch);
         if is_told {
             stream.pass_owed(request);
@@ -63,14 +69,14 @@ impl Edge {
     }
 
     /// Sends a short packet that was written before, if there is nothing else to send.
-    pub(super) fn pass_kept<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> bool {
+    pub(super) fn pass_kept<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
         let is_settled = self.waiting.is_empty() && !self.has_other_rails(io);
         let Phase::Running(running) = &mut self.phase else { return false };
         let is_alone = is_settled && running.connection.can_pass_kept(io.now);
         if !is_alone || above.stream().can_transmit() {
             return false;
         }
-        let batch = io.outbox.batch(&io.datagrams.limits(self.port), MOST_IN_DATAGRAM);
+        let batch = io.scratch.as_mut().batch(&io.datagrams.limits(self.port), MOST_IN_DATAGRAM);
         if !running.connection.pass_kept(io.now, batch) {
             return false;
         }
@@ -80,8 +86,8 @@ impl Edge {
     }
 
     /// Sends the one datagram of the outbox.
-    fn send_whole(&mut self, io: &mut Io<'_>) {
-        let Some((bytes, run)) = io.outbox.whole() else { return };
+    fn send_whole(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) {
+        let Some((bytes, run)) = io.scratch.as_mut().whole() else { return };
         let ways = self.rails.ways((self.port, self.from));
         let mut told = None;
         let wire = (Parts::of(bytes), &[run][..]);
@@ -98,7 +104,7 @@ impl Edge {
         &mut self,
         above: &mut A,
         most: usize,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Outbox>>,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         if !above.passes_packets() {
@@ -128,7 +134,7 @@ impl Edge {
     }
 
     /// Whether there is something to send, or to wait for, but for the segments of the stream.
-    pub(super) fn is_due(&self, io: &Io<'_>) -> bool {
+    pub(super) fn is_due(&self, io: &Io<'_, impl AsMut<Outbox>>) -> bool {
         let Phase::Running(running) = &self.phase else { return true };
         !self.waiting.is_empty() || running.connection.is_due(io.now) || self.has_other_rails(io)
     }

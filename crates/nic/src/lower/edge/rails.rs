@@ -6,7 +6,7 @@ use arrayvec::{ArrayString, ArrayVec};
 use weft_base::{LocalAddress, Time};
 use weft_edge::{Connection, RailAddress, RailInfo};
 
-use super::outbox::{Way, Ways};
+use super::outbox::{Outbox, Way, Ways};
 use super::{Edge, Phase};
 use crate::lower::{DatagramKey, DatagramPorts, Io, RailPort};
 use crate::rail_report::{Out, RailReport, RailState};
@@ -63,7 +63,7 @@ impl Places {
 impl Edge {
     /// Tells the machine what this host has beside the address that the connection was set up on. Two programs of one
     /// host have nothing to gain.
-    pub(super) fn offer_rails(&mut self, io: &Io<'_>) {
+    pub(super) fn offer_rails(&mut self, io: &Io<'_, impl AsMut<Outbox>>) {
         self.rails.serial = io.datagrams.rails_serial();
         let Some(own) = self.local.filter(|own| !own.ip().is_unspecified()) else { return };
         let all = io.datagrams.rails();
@@ -88,7 +88,7 @@ impl Edge {
     /// The address that rail 0 left from is not this host's any more. Where there is no other rail, it leaves from
     /// wherever the routes say: the peer sees packets from another address, and proves that (RFC 9000 section 9.3).
     /// Nothing is done as long as there is no port that can: it is tried again with the next probe.
-    pub(super) fn move_on(&mut self, io: &mut Io<'_>) {
+    pub(super) fn move_on(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) {
         self.is_displaced = false;
         let Phase::Running(running) = &mut self.phase else { return };
         if self.rails.places.iter().any(Option::is_some) {
@@ -106,7 +106,7 @@ impl Edge {
     }
 
     /// Something has come to this address, after rail 0 has moved: it is found there.
-    pub(super) fn see_move(&mut self, to: Option<LocalAddress>, io: &Io<'_>) {
+    pub(super) fn see_move(&mut self, to: Option<LocalAddress>, io: &Io<'_, impl AsMut<Outbox>>) {
         self.see_local(to, io);
         self.has_moved = false;
         // What rails there are beside this address is to be offered anew.
@@ -114,13 +114,13 @@ impl Edge {
     }
 
     /// The host's addresses, or their carriers, are others than before.
-    pub(super) fn offer_new_rails(&mut self, io: &Io<'_>) {
+    pub(super) fn offer_new_rails(&mut self, io: &Io<'_, impl AsMut<Outbox>>) {
         if self.has_other_rails(io) {
             self.offer_rails(io);
         }
     }
 
-    pub(super) fn has_other_rails(&self, io: &Io<'_>) -> bool {
+    pub(super) fn has_other_rails(&self, io: &Io<'_, impl AsMut<Outbox>>) -> bool {
         self.rails.serial != io.datagrams.rails_serial()
     }
 
@@ -156,7 +156,7 @@ impl Places {
 
 /// The machine learns what the socket behind an address has dropped, and takes: the peer is told with the next
 /// acknowledgement. The count goes round.
-pub(super) fn tell_socket(connection: &mut Connection, local: u8, (port, _): Way, io: &Io<'_>) {
+pub(super) fn tell_socket(connection: &mut Connection, local: u8, (port, _): Way, io: &Io<'_, impl AsMut<Outbox>>) {
     connection.set_rail_socket(local, io.datagrams.overflowed(port) as u32, io.datagrams.credit(port));
 }
 

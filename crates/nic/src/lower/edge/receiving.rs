@@ -11,6 +11,7 @@ use weft_wire::edge::frame::ddp_header_length;
 use weft_wire::edge::setup::reset_token;
 
 use super::kept::Kept;
+use super::outbox::Outbox;
 use super::{Edge, Phase, Running, rails};
 use crate::lower::{Above, Io, ReceiveError};
 
@@ -25,9 +26,9 @@ pub(super) struct Handed {
 }
 
 /// Hands segments up to a stream.
-struct Uphill<'a, 'b, A> {
+struct Uphill<'a, 'b, A, S> {
     above: &'a mut A,
-    io: &'a mut Io<'b>,
+    io: &'a mut Io<'b, S>,
     handed: &'a mut Handed,
     /// The engine that serves the port has seen that the payload is good.
     is_checked: bool,
@@ -37,7 +38,7 @@ struct Uphill<'a, 'b, A> {
 
 impl Edge {
     /// Takes what has come for an established connection. Returns whether anything had.
-    pub(super) fn take<A: Above>(&mut self, mut above: Option<&mut A>, io: &mut Io<'_>) -> bool {
+    pub(super) fn take<A: Above>(&mut self, mut above: Option<&mut A>, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
         self.try_kept(above.as_deref_mut(), io);
         let inbox = core::mem::take(&mut io.inbox);
         if inbox.is_empty() {
@@ -89,7 +90,7 @@ impl Edge {
     }
 
     /// Tries the first of the kept segments again, if its turn had come and it could not be taken.
-    fn try_kept<A: Above>(&mut self, above: Option<&mut A>, io: &mut Io<'_>) {
+    fn try_kept<A: Above>(&mut self, above: Option<&mut A>, io: &mut Io<'_, impl AsMut<Outbox>>) {
         let Phase::Running(running) = &mut self.phase else { return };
         let Some(kept) = running.kept.as_deref_mut().filter(|kept| kept.is_stuck && !running.discards) else { return };
         let Some(above) = above else { return };
@@ -109,7 +110,7 @@ impl Sink for Discard {
     }
 }
 
-impl<A: Above> Sink for Uphill<'_, '_, A> {
+impl<A: Above, S> Sink for Uphill<'_, '_, A, S> {
     fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict {
         if self.handed.is_over || self.handed.error.is_some() {
             return Verdict::Duplicate;
@@ -128,7 +129,7 @@ impl<A: Above> Sink for Uphill<'_, '_, A> {
     }
 }
 
-impl<A: Above> Uphill<'_, '_, A> {
+impl<A: Above, S> Uphill<'_, '_, A, S> {
     fn fail(&mut self, error: ReceiveError) -> Verdict {
         self.handed.error = Some(error);
         Verdict::Fatal
@@ -136,7 +137,7 @@ impl<A: Above> Uphill<'_, '_, A> {
 
     /// A segment whose payload is good.
     fn hand_up(&mut self, arrival: Arrival, demand: Demand, ulpdu: &[u8]) -> Verdict {
-        if self.above.packet(arrival, ulpdu, self.io) {
+        if self.above.packet(arrival, ulpdu, self.io.now, self.io.counters) {
             self.io.counters.received_frames += 1;
             return Verdict::Placed;
         }

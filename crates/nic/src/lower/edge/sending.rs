@@ -8,7 +8,7 @@ use weft_edge::{Options, Segment, Source};
 use weft_memory::{MemoryError, Registry};
 use weft_rdmap::{RequestFlags, SegmentOf, SegmentPayload};
 
-use super::outbox::{self, Run, Waiting, Ways};
+use super::outbox::{self, Outbox, Run, Waiting, Ways};
 use super::wire::{COPY_ALL, Parts};
 use super::{Edge, Phase, Running};
 use crate::lower::{Above, Io, SendError, Sent, StreamGuard, Told};
@@ -126,23 +126,24 @@ fn send_batch(
     (ways, name): (Ways<'_>, u64),
     waiting: &mut Waiting,
     runs: &mut Vec<Run>,
-    io: &mut Io<'_>,
+    io: &mut Io<'_, impl AsMut<Outbox>>,
     told: &mut Vec<Told>,
 ) -> Result<usize, MemoryError> {
     let is_own = !io.datagrams.any_served();
     let tell = |what| told.push(what);
-    if let Some((bytes, run)) = io.outbox.whole().filter(|_| is_own) {
+    let laid = io.scratch.as_mut();
+    if let Some((bytes, run)) = laid.whole().filter(|_| is_own) {
         let wire = (Parts::of(bytes), &[run][..]);
         let (taken, calls) = outbox::send(ways, wire, waiting, (io.datagrams, io.registry), tell);
         io.counters.sends += calls;
         io.counters.sent_wire_bytes += taken as u64;
         return Ok(bytes.len());
     }
-    let (posted, posted_bytes) = io.outbox.post(ways, name, io.datagrams);
+    let (posted, posted_bytes) = laid.post(ways, name, io.datagrams);
     // Who serves a port for others takes bytes alone.
     let threshold = if is_own { io.settings.gather_threshold } else { COPY_ALL };
-    io.outbox.lay_out(posted, io.registry, threshold, runs)?;
-    let wire = &io.outbox.wire;
+    laid.lay_out(posted, io.registry, threshold, runs)?;
+    let wire = &laid.wire;
     let (taken, calls) = outbox::send(ways, (wire.parts(), runs), waiting, (io.datagrams, io.registry), tell);
     io.counters.sends += calls;
     io.counters.sent_wire_bytes += taken as u64;
@@ -157,7 +158,7 @@ impl Edge {
         &mut self,
         above: Option<&mut A>,
         most: usize,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Outbox>>,
     ) -> Result<Sent, SendError> {
         let mut sent = Sent::default();
         if self.is_displaced {
@@ -179,7 +180,7 @@ impl Edge {
         while self.waiting.blocked().count_ones() < ways.count() as u32 && bytes < most {
             let Phase::Running(running) = &mut self.phase else { break };
             running.connection.set_blocked(self.waiting.blocked());
-            let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
+            let batch = io.scratch.as_mut().batch(&io.datagrams.limits(port), running.connection.datagram_size());
             if let Some(few) = &mut few {
                 batch.limit(*few);
                 *few = few.saturating_mul(2);
@@ -218,7 +219,7 @@ impl Edge {
     }
 
     /// What the ports did not take is sent when they have room.
-    pub(super) fn wait_for_room(&mut self, io: &mut Io<'_>) {
+    pub(super) fn wait_for_room(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) {
         if self.waiting.is_empty() {
             return;
         }
@@ -251,7 +252,7 @@ impl Edge {
     }
 
     /// Tells the stream what has left for good.
-    pub(super) fn tell_sent<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> bool {
+    pub(super) fn tell_sent<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
         let ways = self.rails.ways((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
         let (acknowledged, name) = (running.connection.acknowledged(), running.connection.id().0);
@@ -271,7 +272,7 @@ impl Edge {
     }
 
     /// What waits at other engines' ports is not sent any more.
-    pub(super) fn take_back(&mut self, io: &mut Io<'_>) {
+    pub(super) fn take_back(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) {
         if !io.datagrams.any_served() {
             return;
         }

@@ -14,6 +14,7 @@ use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::door::{fresh, setup_key};
 use super::kept::Kept;
+use super::outbox::Outbox;
 use super::parcel::Release;
 use super::sending::Fences;
 use super::{AcceptedCall, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
@@ -57,7 +58,7 @@ pub(super) fn say(
     bytes: &[u8],
     to: SocketAddr,
     (port, from): (DatagramKey, Option<LocalAddress>),
-    io: &mut Io<'_>,
+    io: &mut Io<'_, impl AsMut<Outbox>>,
 ) -> Result<(), PortError> {
     let batch = DatagramBatch { to: to.into(), from, segment_size: bytes.len() as u32, ecn: Ecn::NotCapable };
     io.counters.sends += 1;
@@ -79,7 +80,7 @@ pub(super) fn repeat(
     answering: &Answering,
     datagram: &Datagram<'_>,
     place: (DatagramKey, Option<LocalAddress>),
-    io: &mut Io<'_>,
+    io: &mut Io<'_, impl AsMut<Outbox>>,
 ) {
     let Ok(Setup { source, message: Message::Hello(hello), .. }) = Setup::parse(datagram.bytes) else { return };
     let visit = Visit { id: source, from: datagram.from, hello };
@@ -89,7 +90,7 @@ pub(super) fn repeat(
     }
 }
 
-fn edge_settings(port: DatagramKey, io: &Io<'_>) -> weft_edge::Settings {
+fn edge_settings(port: DatagramKey, io: &Io<'_, impl AsMut<Outbox>>) -> weft_edge::Settings {
     let defaults = weft_edge::Settings::default();
     weft_edge::Settings {
         credit: io.datagrams.credit(port),
@@ -103,7 +104,7 @@ fn edge_settings(port: DatagramKey, io: &Io<'_>) -> weft_edge::Settings {
 }
 
 impl Running {
-    pub(super) fn new(established: &Established, port: DatagramKey, io: &Io<'_>) -> Box<Self> {
+    pub(super) fn new(established: &Established, port: DatagramKey, io: &Io<'_, impl AsMut<Outbox>>) -> Box<Self> {
         let connection = Connection::new(established, &edge_settings(port, io), io.now);
         Box::new(Self {
             connection,
@@ -128,7 +129,12 @@ impl Running {
 
 impl Edge {
     /// Calls. The hello leaves when it is driven.
-    pub(super) fn call(port: DatagramKey, remote: SocketAddr, opening: &Opening, io: &mut Io<'_>) -> Self {
+    pub(super) fn call(
+        port: DatagramKey,
+        remote: SocketAddr,
+        opening: &Opening,
+        io: &mut Io<'_, impl AsMut<Outbox>>,
+    ) -> Self {
         let host = Key::new(&io.datagrams.host_key()).expect("32 bytes are enough for a key");
         let times =
             SetupTimes { longest_repeat: LONGEST_REPEAT, silence: FOR_EVER, answer: FOR_EVER, ..SetupTimes::default() };
@@ -148,7 +154,7 @@ impl Edge {
         edge
     }
 
-    pub(super) fn go_on(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    pub(super) fn go_on(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Result<StartStep, ConnectionError> {
         match &mut self.phase {
             Phase::Calling(_) => self.go_on_calling(io),
             Phase::Deciding(deciding) => {
@@ -163,7 +169,7 @@ impl Edge {
         }
     }
 
-    fn go_on_calling(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn go_on_calling(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Result<StartStep, ConnectionError> {
         let mut step = StartStep::Idle;
         let inbox = core::mem::take(&mut io.inbox);
         for datagram in inbox {
@@ -197,7 +203,11 @@ impl Edge {
         Ok(step)
     }
 
-    fn end_call(&mut self, outcome: Outcome, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn end_call(
+        &mut self,
+        outcome: Outcome,
+        io: &mut Io<'_, impl AsMut<Outbox>>,
+    ) -> Result<StartStep, ConnectionError> {
         match outcome {
             Outcome::Accepted(established, heard) => {
                 let Phase::Calling(calling) = &self.phase else { return Ok(StartStep::Idle) };
@@ -269,7 +279,7 @@ impl Edge {
         &mut self,
         private_data: &[u8],
         depths: Option<(u16, u16)>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Outbox>>,
     ) -> Result<Accepted, Undecided> {
         if !matches!(self.phase, Phase::Deciding(_)) {
             return Err(Undecided::Gone);
@@ -293,12 +303,16 @@ impl Edge {
         Ok(Accepted::Awaits(info))
     }
 
-    pub(super) fn reject_call(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+    pub(super) fn reject_call(
+        &mut self,
+        private_data: &[u8],
+        io: &mut Io<'_, impl AsMut<Outbox>>,
+    ) -> Result<Drained, Undecided> {
         check_length(private_data).map_err(Undecided::Misuse)?;
         if self.say_no(Reject::Application, private_data, io) { Ok(Drained::Progress) } else { Err(Undecided::Gone) }
     }
 
-    fn say_no(&mut self, reason: Reject, private_data: &[u8], io: &mut Io<'_>) -> bool {
+    fn say_no(&mut self, reason: Reject, private_data: &[u8], io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
         if !matches!(self.phase, Phase::Deciding(_)) {
             return false;
         }
@@ -312,7 +326,7 @@ impl Edge {
     }
 
     /// The set-up is over without a connection.
-    pub(super) fn give_up(&mut self, io: &mut Io<'_>) -> Drained {
+    pub(super) fn give_up(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Drained {
         let called = match &self.phase {
             Phase::Deciding(deciding) => Some(deciding.answering.name()),
             Phase::Accepted(accepted) => Some(accepted.answering().name()),
@@ -328,7 +342,7 @@ impl Edge {
     }
 
     /// What is left to do without a connection: a rejection is said again to who asks again.
-    pub(super) fn drain_start(&mut self, io: &mut Io<'_>) -> Drained {
+    pub(super) fn drain_start(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Drained {
         let Phase::Rejected(answering, until) = &self.phase else { return Drained::Over };
         if *until <= io.now {
             return Drained::Over;

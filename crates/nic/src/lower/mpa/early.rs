@@ -15,6 +15,7 @@ use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict, Violation};
 use super::Bytes;
 use super::held::HeldGather;
 use super::receive::count_received;
+use super::staging::Pool;
 use crate::lower::{Above, Got, Io, ReceiveError};
 
 /// FPDUs that a stream places before their turn. Further ones are kept.
@@ -150,7 +151,7 @@ impl EarlyReceiver {
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
         let Self { reassembler, base, waiting, is_over } = self;
         let mut pass = Pass { above, io, waiting, is_over: *is_over, error: None };
@@ -186,15 +187,15 @@ impl EarlyReceiver {
 }
 
 /// One turn.
-struct Pass<'a, 'b, A> {
+struct Pass<'a, 'b, A, S> {
     above: &'a mut A,
-    io: &'a mut Io<'b>,
+    io: &'a mut Io<'b, S>,
     waiting: &'a mut Waiting,
     is_over: bool,
     error: Option<ReceiveError>,
 }
 
-impl<A: Above> Pass<'_, '_, A> {
+impl<A: Above, S> Pass<'_, '_, A, S> {
     const fn has_ended(&self) -> bool {
         self.is_over || self.error.is_some()
     }
@@ -252,7 +253,7 @@ impl<A: Above> Pass<'_, '_, A> {
     /// Brings it to its place. False: the stream can't take it now.
     fn place(&mut self, arrival: Arrival, ulpdu: &Ulpdu<'_>) -> bool {
         if let Some(whole) = ulpdu.contiguous()
-            && self.above.packet(arrival, whole, self.io)
+            && self.above.packet(arrival, whole, self.io.now, self.io.counters)
         {
             self.io.counters.received_frames += 1;
             return true;

@@ -6,12 +6,12 @@
 
 mod early;
 mod held;
-pub(crate) mod outgoing;
+mod outgoing;
 mod packets;
 mod receive;
 mod send;
 mod staged;
-pub(crate) mod staging;
+pub(super) mod staging;
 mod startup;
 
 use core::time::Duration;
@@ -27,6 +27,7 @@ use self::receive::Receiver;
 use self::send::Sender;
 use self::staged::Staged;
 use self::staging::{Pool, Staging};
+pub(super) use self::startup::Opening;
 use self::startup::Start;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
@@ -90,7 +91,7 @@ impl Inbound {
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
         match self {
             Self::InOrder(receiver) => receiver.receive(bytes, above, io),
@@ -124,11 +125,11 @@ struct Framing {
 
 impl<P: Port> Bytes<P> {
     /// Sends what waits, outside of a stream.
-    fn flush(&mut self, io: &mut Io<'_>) -> Result<bool, PortError> {
+    fn flush(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<bool, PortError> {
         if self.outgoing.is_empty() {
             return Ok(false);
         }
-        let (taken, _) = self.outgoing.send(&mut self.port, io.pool)?;
+        let (taken, _) = self.outgoing.send(&mut self.port, io.scratch.as_mut())?;
         io.counters.sends += 1;
         io.counters.sent_wire_bytes += taken as u64;
         Ok(taken > 0)
@@ -189,7 +190,7 @@ impl<P: Port> Mpa<P> {
     }
 }
 
-impl<N: Network> Lower<N> for Mpa<N::Port> {
+impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
     type Opening = startup::Opening;
     type Door = ();
     type Leaving = ();
@@ -204,7 +205,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         options: PortOptions,
         opening: Self::Opening,
         _: Option<DatagramKey>,
-        _: &mut Io<'_>,
+        _: &mut Io<'_, S>,
     ) -> Result<Self, PortError> {
         Self::begin(network, remote, options, opening)
     }
@@ -220,7 +221,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         MpaStartError::TimedOut { waited_for }.into()
     }
 
-    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn drive_start(&mut self, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
         self.go_on(io)
     }
 
@@ -236,16 +237,16 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         &mut self,
         private_data: &[u8],
         depths: Option<(u16, u16)>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
     ) -> Result<Accepted, Undecided> {
         self.accept_request(private_data, depths, io).map(Accepted::Stands)
     }
 
-    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_, S>) -> Result<Drained, Undecided> {
         self.reject_request(private_data, io)
     }
 
-    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_>) -> Drained {
+    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_, S>) -> Drained {
         self.give_up(error, io)
     }
 
@@ -267,7 +268,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         cell
     }
 
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         match &mut self.layer {
             // A refused frame is still coming: nothing goes out before the word on it.
             Layer::Plain(plain) if plain.receiver.is_verdict_pending() => Ok(Sent::default()),
@@ -277,13 +278,13 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         }
     }
 
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError> {
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
         let got = match &mut self.layer {
             Layer::Plain(plain) => plain.receiver.receive(&mut self.bytes, above, io),
             Layer::Staged(staged) => staged.receive(&mut self.bytes, above, io),
             Layer::Start(_) | Layer::Draining => Ok(Got::Nothing),
         };
-        self.bytes.staging.release(io.pool);
+        self.bytes.staging.release(io.scratch.as_mut());
         got
     }
 
@@ -296,7 +297,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         &mut self,
         above: &mut A,
         most: usize,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, S>,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         match &mut self.layer {
@@ -307,7 +308,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         }
     }
 
-    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_>) -> bool {
+    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
         match &mut self.layer {
             Layer::Plain(plain) if !plain.receiver.is_verdict_pending() => {
                 plain.sender.pass_request(&mut self.bytes, above, &request.operation, io)
@@ -321,16 +322,16 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         staged || !self.bytes.outgoing.is_empty() || self.bytes.outgoing.lent() > 0
     }
 
-    fn clear_unsent(&mut self, io: &mut Io<'_>) {
+    fn clear_unsent(&mut self, io: &mut Io<'_, S>) {
         self.bytes.port.revoke();
-        self.bytes.outgoing.clear(io.pool);
+        self.bytes.outgoing.clear(io.scratch.as_mut());
         if let Layer::Staged(staged) = &mut self.layer {
             staged.clear();
         }
     }
 
-    fn clear_received(&mut self, io: &mut Io<'_>) {
-        self.bytes.staging.clear(io.pool);
+    fn clear_received(&mut self, io: &mut Io<'_, S>) {
+        self.bytes.staging.clear(io.scratch.as_mut());
         if let Layer::Plain(plain) = &mut self.layer {
             plain.receiver.clear();
         }
@@ -348,11 +349,11 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         self.bytes.port.close_send();
     }
 
-    fn abort(&mut self, _: &mut Io<'_>) {
+    fn abort(&mut self, _: &mut Io<'_, S>) {
         self.bytes.port.abort();
     }
 
-    fn drain(&mut self, io: &mut Io<'_>) -> Drained {
+    fn drain(&mut self, io: &mut Io<'_, S>) -> Drained {
         self.layer = Layer::Draining;
         // The stream has let go of all memory.
         self.bytes.port.revoke();
@@ -361,7 +362,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         if all_sent {
             self.bytes.port.close_send();
         }
-        match self.bytes.discard(io.pool) {
+        match self.bytes.discard(io.scratch.as_mut()) {
             Ok(Received::Bytes(_)) => Drained::Progress,
             Ok(Received::Nothing) if sent => Drained::Progress,
             Ok(Received::Nothing) => Drained::Idle,

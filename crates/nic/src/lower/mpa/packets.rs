@@ -14,6 +14,7 @@ use weft_wire::mpa::LENGTH_FIELD;
 use super::Bytes;
 use super::outgoing::Outgoing;
 use super::send::{FRAME_OVERHEAD, Sender};
+use super::staging::Pool;
 use crate::lower::{Above, Io, MOST_PASSED, Passed};
 
 /// What stands before a packet in its frame.
@@ -26,7 +27,7 @@ impl Sender {
         outgoing: &mut Outgoing,
         above: &mut A,
         most: usize,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         let room = BEFORE + most + FRAME_OVERHEAD;
@@ -39,7 +40,7 @@ impl Sender {
             return Passed::Not;
         }
         let mut bytes = 0;
-        let frame = outgoing.try_write(room, io.pool, |out| {
+        let frame = outgoing.try_write(room, io.scratch.as_mut(), |out| {
             bytes = write(&mut out[BEFORE..BEFORE + most])?;
             let layout = self.framer.frame((UNTAGGED_LENGTH + bytes) as u32);
             layout.write_around(stream.send_whole(), out);
@@ -61,7 +62,7 @@ impl Sender {
         bytes: &mut Bytes<P>,
         above: &mut A,
         operation: &Operation,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> bool {
         let Some(payload) = operation.short_payload(MOST_PASSED) else { return false };
         let mut stream = above.stream();
@@ -88,7 +89,7 @@ impl Sender {
         }
         let rest = &frame[taken..];
         if !rest.is_empty() {
-            bytes.queue_frame(rest, io.pool);
+            bytes.queue_frame(rest, io.scratch.as_mut());
         }
         stream.pass(operation, rest.is_empty());
         self.path.count_frame();

@@ -16,7 +16,7 @@ use weft_wire::terminate::TerminateCode;
 
 use super::Bytes;
 use super::held::HeldGather;
-use super::staging::{BUFFER_BYTES, Staging};
+use super::staging::{BUFFER_BYTES, Pool, Staging};
 use crate::lower::{Above, Got, Io, ReceiveError};
 use crate::settings::Verify;
 
@@ -86,10 +86,10 @@ impl FrameReader {
         &self,
         port: &mut P,
         staging: &mut Staging,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Received, ReceiveError> {
         let wanted = self.wanted(staging);
-        let room = staging.room(wanted.start, io.pool);
+        let room = staging.room(wanted.start, io.scratch.as_mut());
         let most = room.len().min(wanted.end);
         let received = port.receive(&mut [ReceivePiece::Staging(&mut room[..most])])?;
         if let Received::Bytes(count) = received {
@@ -100,7 +100,7 @@ impl FrameReader {
     }
 }
 
-pub(super) fn count_received(count: usize, io: &mut Io<'_>) {
+pub(super) fn count_received(count: usize, io: &mut Io<'_, impl AsMut<Pool>>) {
     io.counters.receives += 1;
     io.counters.received_wire_bytes += count as u64;
 }
@@ -157,7 +157,7 @@ impl Receiver {
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
         let has_begun = self.direct.is_some() || self.verdict_pending || !bytes.staging.is_empty();
         if !has_begun
@@ -182,7 +182,7 @@ impl Receiver {
         bytes: &mut Bytes<P>,
         short: &mut [u8],
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
         let count = match bytes.port.receive(&mut [ReceivePiece::Staging(short)])? {
             Received::Bytes(count) => count,
@@ -208,7 +208,7 @@ impl Receiver {
         if rest.is_empty() {
             return Ok(Got::Progress);
         }
-        bytes.staging.push(rest, io.pool);
+        bytes.staging.push(rest, io.scratch.as_mut());
         self.process(bytes, above, io)
     }
 
@@ -216,7 +216,7 @@ impl Receiver {
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Received, ReceiveError> {
         let Bytes { port, staging, .. } = bytes;
         let Some(direct) = &mut self.direct else { return self.frames.read(port, staging, io) };
@@ -234,7 +234,7 @@ impl Receiver {
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
         let Bytes { port, staging, .. } = bytes;
         if self.direct.is_some() && !self.finish_direct(staging, above, io)? {
@@ -256,7 +256,7 @@ impl Receiver {
             staging.consume(head.wire_length);
             io.counters.received_frames += 1;
             if !above.stream().state().receives() {
-                staging.clear(io.pool);
+                staging.clear(io.scratch.as_mut());
                 return Ok(Got::Over);
             }
         }
@@ -270,7 +270,7 @@ impl Receiver {
         bytes: &[u8],
         port: &mut P,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<(), ReceiveError> {
         if self.borrows
             && let Some(ulpdu) = frame.contiguous().filter(|ulpdu| lent::is_lent(ulpdu))
@@ -289,7 +289,7 @@ impl Receiver {
         }
         if !in_one_pass
             && let Some(ulpdu) = frame.contiguous()
-            && above.packet(arrival_of(head), ulpdu, io)
+            && above.packet(arrival_of(head), ulpdu, io.now, io.counters)
         {
             return Ok(());
         }
@@ -316,13 +316,13 @@ impl Receiver {
 
     /// Whether a frame is read without those behind it: straight into its place, or, with markers, into a part of
     /// staging that stays in the cache. A part of the next one would only have to be moved there.
-    fn is_read_alone(&self, head: &FrameHead, io: &Io<'_>) -> bool {
+    fn is_read_alone(&self, head: &FrameHead, io: &Io<'_, impl AsMut<Pool>>) -> bool {
         let is_large = head.ulpdu_length >= io.settings.direct_threshold;
         self.goes_direct(head, io) || (self.frames.deframer.markers() && is_large)
     }
 
     /// Whether a frame is so large that it is read straight into its place, if not all of it has come.
-    fn goes_direct(&self, head: &FrameHead, io: &Io<'_>) -> bool {
+    fn goes_direct(&self, head: &FrameHead, io: &Io<'_, impl AsMut<Pool>>) -> bool {
         head.ulpdu_length >= io.settings.direct_threshold
             && io.settings.verify != Verify::BeforePlace
             && !self.frames.deframer.markers()
@@ -334,7 +334,7 @@ impl Receiver {
         head: &FrameHead,
         staging: &mut Staging,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<(), ReceiveError> {
         let bytes = staging.filled();
         let begin = head.ulpdu_offset();
@@ -372,7 +372,7 @@ impl Receiver {
         &mut self,
         staging: &mut Staging,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<bool, ReceiveError> {
         let Some(direct) = &self.direct else { return Ok(true) };
         let tail = direct.head.tail_length();
@@ -396,11 +396,11 @@ impl Direct {
         &mut self,
         port: &mut P,
         staging: &mut Staging,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Received, ReceiveError> {
         let tail = self.head.tail_length();
         let staged = staging.filled().len();
-        let room = staging.room(tail + LOOK_AHEAD, io.pool);
+        let room = staging.room(tail + LOOK_AHEAD, io.scratch.as_mut());
         let most = (tail + LOOK_AHEAD).saturating_sub(staged).max(1);
         let mut pieces = arrayvec::ArrayVec::<ReceivePiece<'_>, SCATTER>::new();
         for slice in self.rest.slices() {
@@ -419,7 +419,7 @@ impl Direct {
         Ok(received)
     }
 
-    fn account(&mut self, placed: u32, io: &mut Io<'_>) -> Result<(), MemoryError> {
+    fn account(&mut self, placed: u32, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<(), MemoryError> {
         for slice in self.rest.part(0, placed).slices() {
             if self.crc_on {
                 io.registry.digest(slice, &mut self.crc)?;
@@ -437,7 +437,7 @@ fn borrow<P: Port, A: Above>(
     ulpdu: &[u8],
     port: &mut P,
     above: &mut A,
-    io: &mut Io<'_>,
+    io: &mut Io<'_, impl AsMut<Pool>>,
 ) -> Result<(), ReceiveError> {
     let broken = ReceiveError::Broken(TerminateCode::LocalCatastrophic);
     let segment = LentSegment::parse(ulpdu).ok_or(broken)?;
@@ -494,7 +494,7 @@ pub(super) fn blame<A: Above>(above: &mut A, placement: &Placement) -> ReceiveEr
 pub(super) fn count_copied<A: Above>(
     placement: &Placement,
     above: &mut A,
-    io: &mut Io<'_>,
+    io: &mut Io<'_, impl AsMut<Pool>>,
 ) -> Result<(), ReceiveError> {
     if !placement.sink.is_empty() {
         io.counters.placed_copied += 1;
@@ -504,7 +504,11 @@ pub(super) fn count_copied<A: Above>(
 }
 
 /// The payload is in place and the CRC was good.
-fn count<A: Above>(placement: &Placement, above: &mut A, io: &mut Io<'_>) -> Result<(), ReceiveError> {
+fn count<A: Above>(
+    placement: &Placement,
+    above: &mut A,
+    io: &mut Io<'_, impl AsMut<Pool>>,
+) -> Result<(), ReceiveError> {
     above.placed(placement, io.counters).map_err(|_| ReceiveError::Judged)
 }
 

@@ -79,7 +79,7 @@ impl Sender {
     }
 
     /// Whether payload may be lent: nothing is added to it on the way, and the peer takes it so.
-    fn may_lend<P: Port>(&mut self, port: &mut P, io: &Io<'_>) -> bool {
+    fn may_lend<P: Port>(&mut self, port: &mut P, io: &Io<'_, impl AsMut<Pool>>) -> bool {
         let is_bare = !self.framer.markers() && !self.framer.crc() && io.settings.lend_threshold < u32::MAX;
         // It may stop to, when it can't read this process any more.
         self.lends = is_bare && port.can_lend();
@@ -105,7 +105,7 @@ impl Sender {
         bytes: &mut Bytes<P>,
         above: &mut A,
         most: usize,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Sent, SendError> {
         let mut sent = Sent::default();
         let mut count = 0;
@@ -122,7 +122,7 @@ impl Sender {
             if bytes.outgoing.is_empty() {
                 return Ok(sent);
             }
-            let (taken, frames) = bytes.outgoing.send(&mut bytes.port, io.pool)?;
+            let (taken, frames) = bytes.outgoing.send(&mut bytes.port, io.scratch.as_mut())?;
             if taken == 0 {
                 return Ok(sent);
             }
@@ -141,7 +141,7 @@ impl Sender {
 
     /// Turns segments into frames while there is room.
     #[inline]
-    fn lay_out<P: Port>(&mut self, stream: &mut Stream, bytes: &mut Bytes<P>, io: &mut Io<'_>) {
+    fn lay_out<P: Port>(&mut self, stream: &mut Stream, bytes: &mut Bytes<P>, io: &mut Io<'_, impl AsMut<Pool>>) {
         let Bytes { port, outgoing, .. } = bytes;
         while outgoing.has_room(self.largest_copied(stream, io)) && outgoing.lent() < MOST_LENT {
             let fitting = self.path.next_ulpdu(&self.framer);
@@ -154,14 +154,14 @@ impl Sender {
                 {
                     // It is pinned until it is counted, also where the peer's right to it is revoked meanwhile.
                     let gather = io.registry.as_pinned(gather);
-                    lend(&mut self.framer, &segment, &gather, port, outgoing, io.pool)
+                    lend(&mut self.framer, &segment, &gather, port, outgoing, io.scratch.as_mut())
                         .map(|()| Passage::Lent)
                         .map_err(drop)
                 }
                 _ => {
                     let layout = self.framer.frame(segment.length);
                     let crc = self.framer.crc();
-                    let frame = FrameWriter { registry: io.registry, pool: io.pool, outgoing, crc };
+                    let frame = FrameWriter { registry: io.registry, pool: io.scratch.as_mut(), outgoing, crc };
                     let passage = frame.write(&layout, &segment, io.settings.gather_threshold, self.framer.markers());
                     passage.inspect(|_| outgoing.end_frame(layout.length())).map_err(drop)
                 }
@@ -189,7 +189,7 @@ impl Sender {
     }
 
     /// The most bytes that the next frame can take up in the buffer.
-    fn largest_copied(&self, stream: &Stream, io: &Io<'_>) -> usize {
+    fn largest_copied(&self, stream: &Stream, io: &Io<'_, impl AsMut<Pool>>) -> usize {
         let ulpdu = self.path.max_ulpdu as usize;
         if self.framer.markers() {
             // One has a marker less than the most, at best.

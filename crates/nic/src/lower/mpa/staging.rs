@@ -2,6 +2,7 @@
 //!
 //! Buffers come from a pool of the engine and go back when they are empty, so a quiet connection holds none.
 
+use crate::lower::Scratch;
 use crate::lower::mpa::outgoing::Lists;
 
 /// Bytes of one staging buffer.
@@ -12,7 +13,7 @@ const ALIGNMENT: usize = 4096;
 
 /// Buffers, and lists of what is in them, that are not in use.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub struct Pool {
     free: Vec<Box<[u8]>>,
     /// Buffers that exist, those in use included.
     made: usize,
@@ -25,22 +26,6 @@ impl Pool {
     const KEPT: usize = 64;
     /// A connection has at most one to send from and one to receive into.
     const PER_CONNECTION: usize = 2;
-
-    /// Makes the buffers that so many connections can need at once, as far as they would be kept, so that none has to
-    /// be made while data moves. The operating system gives memory to those that are used, not before.
-    pub(crate) fn prepare(&mut self, connections: usize) {
-        let wanted = connections.saturating_mul(Self::PER_CONNECTION).min(Self::KEPT);
-        self.free.reserve(Self::KEPT.saturating_sub(self.free.len()));
-        while self.made < wanted {
-            let buffer = self.make();
-            self.free.push(buffer);
-        }
-        self.lists.reserve(Self::KEPT.saturating_sub(self.lists.len()));
-        while self.lists_made < connections.min(Self::KEPT) {
-            let lists = self.make_lists();
-            self.lists.push(lists);
-        }
-    }
 
     pub(crate) fn take_lists(&mut self) -> Lists {
         self.lists.pop().unwrap_or_else(|| self.make_lists())
@@ -75,6 +60,31 @@ impl Pool {
     fn make(&mut self) -> Box<[u8]> {
         self.made += 1;
         vec![0; BUFFER_BYTES].into_boxed_slice()
+    }
+}
+
+impl AsMut<Self> for Pool {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl Scratch for Pool {
+    /// Makes the buffers that this many connections can need at once, as far as they would be kept, so that none has
+    /// to be made while data moves. The operating system gives memory to those that are used, not before.
+    fn prepare(&mut self, connections: usize) {
+        let wanted = connections.saturating_mul(Self::PER_CONNECTION).min(Self::KEPT);
+        self.free.reserve(Self::KEPT.saturating_sub(self.free.len()));
+        while self.made < wanted {
+            let buffer = self.make();
+            self.free.push(buffer);
+        }
+        self.lists.reserve(Self::KEPT.saturating_sub(self.lists.len()));
+        while self.lists_made < connections.min(Self::KEPT) {
+            let lists = self.make_lists();
+            self.lists.push(lists);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use weft_wire::rdmap::{Control, Opcode, queue};
 use weft_wire::terminate::Terminate;
 
 use super::early::{RECEIVE_DEPTH, REORDER_LIMIT};
+use super::staging::Pool;
 use super::{Framing, Layer, Mpa};
 use crate::error::ConnectionError;
 use crate::lower::{Drained, Io, StartStep, Terms, Undecided};
@@ -78,7 +79,7 @@ impl Start {
 }
 
 impl<P: Port> Mpa<P> {
-    pub(super) fn go_on(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    pub(super) fn go_on(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<StartStep, ConnectionError> {
         if matches!(&self.layer, Layer::Start(start) if start.is_connecting()) {
             return self.go_on_connecting(io);
         }
@@ -95,14 +96,14 @@ impl<P: Port> Mpa<P> {
         }
     }
 
-    fn go_on_connecting(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+    fn go_on_connecting(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<StartStep, ConnectionError> {
         match self.bytes.port.poll_connected() {
             Ok(false) => Ok(StartStep::Idle),
             Ok(true) => {
                 let Layer::Start(start) = &mut self.layer else { return Ok(StartStep::Idle) };
                 if let Start::Connecting { initiator, request } = start.take() {
                     *start = Start::Requesting { initiator };
-                    self.bytes.queue(&request, io.pool);
+                    self.bytes.queue(&request, io.scratch.as_mut());
                 }
                 self.bytes.flush(io).map_err(ConnectionError::Port)?;
                 Ok(StartStep::Progress)
@@ -111,16 +112,16 @@ impl<P: Port> Mpa<P> {
         }
     }
 
-    fn read_start(&mut self, io: &mut Io<'_>) -> Result<Received, PortError> {
+    fn read_start(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<Received, PortError> {
         let staging = &mut self.bytes.staging;
         let filled = staging.filled().len();
-        let room = staging.room(1, io.pool);
+        let room = staging.room(1, io.scratch.as_mut());
         let most = START_BYTES.saturating_sub(filled).clamp(1, room.len());
         let received = self.bytes.port.receive(&mut [ReceivePiece::Staging(&mut room[..most])])?;
         if let Received::Bytes(count) = received {
             staging.fill(count);
         }
-        staging.release(io.pool);
+        staging.release(io.scratch.as_mut());
         Ok(received)
     }
 
@@ -240,7 +241,7 @@ impl<P: Port> Mpa<P> {
         &mut self,
         private_data: &[u8],
         depths: Option<(u16, u16)>,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Box<Terms>, Undecided> {
         let request = self.take_request()?;
         if self.has_talked_early(io) {
@@ -252,7 +253,7 @@ impl<P: Port> Mpa<P> {
         };
         match request.accept(private_data) {
             Ok((agreement, reply)) => {
-                self.bytes.queue(&reply, io.pool);
+                self.bytes.queue(&reply, io.scratch.as_mut());
                 Ok(self.agree(&agreement))
             }
             Err((request, misuse)) => {
@@ -263,11 +264,15 @@ impl<P: Port> Mpa<P> {
     }
 
     /// The reply goes out, and the connection drains.
-    pub(super) fn reject_request(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+    pub(super) fn reject_request(
+        &mut self,
+        private_data: &[u8],
+        io: &mut Io<'_, impl AsMut<Pool>>,
+    ) -> Result<Drained, Undecided> {
         match self.take_request()?.reject(private_data) {
             Ok(reply) => {
-                self.bytes.queue(&reply, io.pool);
-                self.bytes.staging.clear(io.pool);
+                self.bytes.queue(&reply, io.scratch.as_mut());
+                self.bytes.staging.clear(io.scratch.as_mut());
                 self.layer = Layer::Draining;
                 Ok(self.say_last_words(io))
             }
@@ -280,15 +285,15 @@ impl<P: Port> Mpa<P> {
 
     /// Whether the peer has sent something before it was answered, which it may not (RFC 5044 section 7.1.2). Looks for
     /// what has not been received, too.
-    fn has_talked_early(&mut self, io: &mut Io<'_>) -> bool {
+    fn has_talked_early(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> bool {
         !self.bytes.staging.filled().is_empty() || matches!(self.read_start(io), Ok(Received::Bytes(_)))
     }
 
     // --- failure
 
-    pub(super) fn give_up(&mut self, error: &ConnectionError, io: &mut Io<'_>) -> Drained {
-        self.bytes.outgoing.clear(io.pool);
-        self.bytes.staging.clear(io.pool);
+    pub(super) fn give_up(&mut self, error: &ConnectionError, io: &mut Io<'_, impl AsMut<Pool>>) -> Drained {
+        self.bytes.outgoing.clear(io.scratch.as_mut());
+        self.bytes.staging.clear(io.scratch.as_mut());
         self.layer = Layer::Draining;
         let last_words = match error {
             ConnectionError::Start(error) => match &error.lower {
@@ -299,7 +304,7 @@ impl<P: Port> Mpa<P> {
         };
         match last_words {
             Some(bytes) => {
-                self.bytes.queue(&bytes, io.pool);
+                self.bytes.queue(&bytes, io.scratch.as_mut());
                 self.say_last_words(io)
             }
             None => {
@@ -311,7 +316,7 @@ impl<P: Port> Mpa<P> {
 
     /// Sends what was queued last at once, for nobody may come back to do so: the application may be gone as soon as it
     /// knows.
-    fn say_last_words(&mut self, io: &mut Io<'_>) -> Drained {
+    fn say_last_words(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Drained {
         match self.bytes.flush(io) {
             Ok(_) if !self.bytes.outgoing.is_empty() => Drained::Progress,
             Ok(_) => {

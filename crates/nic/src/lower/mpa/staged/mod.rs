@@ -40,7 +40,7 @@ use self::incoming::Incoming;
 use self::pipeline::Pipeline;
 use self::stage::Stage;
 use super::receive::{FrameReader, blame, copy_frame, count_copied, locate, place_in};
-use super::staging::Staging;
+use super::staging::{Pool, Staging};
 use super::{Bytes, Framing};
 use crate::lower::{Above, Got, Io, ReceiveError, SendError, Sent, StreamCell};
 use crate::queues::queue_pair::QueuePair;
@@ -99,7 +99,7 @@ impl Staged {
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Sent, SendError> {
         // The start-up's frames, which all come before.
         let mut progress = bytes.flush(io)?;
@@ -113,7 +113,7 @@ impl Staged {
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
         match self.frames.read(&mut bytes.port, &mut bytes.staging, io)? {
             Received::Bytes(_) => self.process(&mut bytes.staging, above, io),
@@ -126,7 +126,7 @@ impl Staged {
         &mut self,
         staging: &mut Staging,
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
         loop {
             let bytes = staging.filled();
@@ -143,7 +143,7 @@ impl Staged {
             staging.consume(head.wire_length);
             io.counters.received_frames += 1;
             if !above.stream().state().receives() {
-                staging.clear(io.pool);
+                staging.clear(io.scratch.as_mut());
                 return Ok(Got::Over);
             }
         }
@@ -164,7 +164,7 @@ impl Staged {
         frame: &Frame<'_>,
         bytes: &[u8],
         above: &mut A,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<(), ReceiveError> {
         if let Some(incoming) = self.incoming.take() {
             incoming.check()?;

@@ -6,6 +6,7 @@ use weft_base::Port;
 use weft_lock::{Mutex, Rank};
 use weft_memory::MemoryError;
 
+use super::super::staging::Pool;
 use super::block::BlockRing;
 use super::checksum::Checksum;
 use super::fetch::{self, Processing};
@@ -86,7 +87,7 @@ impl Pipeline {
         &mut self,
         above: &mut A,
         port: &mut P,
-        io: &mut Io<'_>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<bool, SendError> {
         self.block_ring.answer();
         let mut stage = self.stage.lock();
@@ -151,7 +152,7 @@ impl Pipeline {
         turn.or_else(|| (waits && !port_is_full).then_some(Turn::Send))
     }
 
-    fn fetch<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<(), MemoryError> {
+    fn fetch<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<(), MemoryError> {
         let mut stage = self.stage.lock();
         let mut stream = above.stream();
         match &self.first {
