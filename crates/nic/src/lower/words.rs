@@ -6,8 +6,6 @@ use weft_base::PortError;
 use weft_rdmap::StreamConfig;
 use weft_wire::terminate::TerminateCode;
 
-#[cfg(doc)]
-use super::seam::Lower;
 use crate::error::ConnectionError;
 use crate::offer::{ConnectionInfo, StartMisuse};
 
@@ -50,9 +48,9 @@ pub struct Terms {
 /// What becomes of a request that was accepted.
 #[derive(Debug)]
 pub enum Accepted {
-    /// The connection stands: [`Lower::establish`] is next.
+    /// The connection stands: [`Lower::establish`](crate::lower::Lower::establish) is next.
     Stands(Box<Terms>),
-    /// The caller has to confirm first, and then [`Lower::drive_start`] says [`StartStep::Ready`]. The application is
+    /// The caller has to confirm first, and then [`Lower::drive_start`](crate::lower::Lower::drive_start) says [`StartStep::Ready`]. The application is
     /// told this of the connection.
     Awaits(Box<ConnectionInfo>),
 }
@@ -64,9 +62,9 @@ pub enum StartStep {
     Idle,
     /// Something was done; it goes on.
     Progress,
-    /// A request is here and waits for the application ([`Lower::accept`], [`Lower::reject`]).
+    /// A request is here and waits for the application ([`Lower::accept`](crate::lower::Lower::accept), [`Lower::reject`](crate::lower::Lower::reject)).
     Request,
-    /// The peer has accepted: [`Lower::establish`] is next.
+    /// The peer has accepted: [`Lower::establish`](crate::lower::Lower::establish) is next.
     Ready(Box<Terms>),
 }
 

@@ -9,11 +9,10 @@ use core::time::Duration;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{DatagramPorts, Destination, Io, Knocked, Stray};
-use crate::offer::StartReason;
+use crate::offer::{LowerStartError, StartError, StartReason};
 
 use super::outbox::Outbox;
-use super::startup::failed;
-use super::{Deciding, Edge, Phase};
+use super::state::{Deciding, Edge, Phase};
 
 /// How long a cookie is good.
 const COOKIE_LIFETIME: Duration = Duration::from_secs(10);
@@ -117,4 +116,8 @@ fn refusal(reason: Reject, has_key: bool) -> ConnectionError {
         _ => "the caller wants what this side does not understand: its Weft is of another age",
     };
     failed(StartReason::Incompatible, words)
+}
+
+pub(super) fn failed(reason: StartReason, words: &'static str) -> ConnectionError {
+    ConnectionError::Start(StartError { reason, lower: LowerStartError::Other(words) })
 }

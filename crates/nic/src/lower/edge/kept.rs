@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 use weft_rdmap::{Arrival, Demand};
 
-use super::startup::REORDER_LIMIT;
+/// Segments that a stream places before their turn.
+pub(super) const REORDER_LIMIT: usize = 1024;
 
 /// A segment with its header.
 #[derive(Debug)]

@@ -1,44 +1,40 @@
 //! Edge: RDMA over datagrams (`docs/wire.md`, `weft-edge`). Segments are placed as they arrive and acknowledged when
 //! they are in place.
 //!
-//! `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and the stream above it, `wire` lays
-//! out its datagrams, `outbox` brings them to the engine's port, `door` answers those that the port does not know.
+//! `state` is what a connection has, `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and
+//! the stream above it, `wire` lays out its datagrams, `outbox` brings them to the engine's port, `door` answers those
+//! that the port does not know.
 
 mod accepted;
 pub(super) mod door;
+mod fences;
 mod kept;
 mod no_stream;
 pub(super) mod outbox;
 pub(super) mod parcel;
 mod passing;
+mod places;
 mod rails;
 mod receiving;
 mod sending;
 mod startup;
 mod starved;
+mod state;
 mod wire;
 
-use core::cell::Cell;
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weft_base::{Hint, HintKind, Interest, LocalAddress, Network, PortError, PortOptions, Time, Token};
-use weft_edge::setup::{Answering, Caller};
-use weft_edge::{Connection, Ending, Event};
+use weft_base::{Hint, HintKind, Interest, Network, PortError, PortOptions, Time, Token};
+use weft_edge::Ending;
 use weft_rdmap::{SendRequest, Stream};
 
-use self::accepted::AcceptedCall;
 use self::door::EdgeDoor;
-use self::kept::Kept;
 use self::no_stream::NoStream;
-use self::outbox::{Outbox, Run, Waiting};
-use self::parcel::{EdgeLeaving, Release};
-use self::rails::Places;
-use self::receiving::Handed;
-use self::sending::Fences;
-use self::starved::Starved;
-use crate::counters::Counters;
+use self::outbox::Outbox;
+use self::parcel::EdgeLeaving;
+pub(super) use self::state::{Edge, Opening};
+use self::state::{Handed, Phase};
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
@@ -52,197 +48,6 @@ use crate::settings::Settings;
 
 /// While a port has no room, timers wait so long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
-/// How long a rejection is said again to who asks again.
-const REJECTED_FOR: Duration = Duration::from_secs(3);
-/// What has waited for so long at a port that another engine serves is taken back: that engine is slow, or its thread
-/// has ended.
-const TAKE_BACK_AFTER: Duration = Duration::from_millis(20);
-
-/// The lower layer of one connection.
-pub struct Edge {
-    port: DatagramKey,
-    /// From where it is answered: where the peer has called, or what the routes say.
-    from: Option<LocalAddress>,
-    /// From where further rails leave.
-    rails: Places,
-    local: Option<SocketAddr>,
-    remote: SocketAddr,
-    phase: Phase,
-    waiting: Waiting,
-    /// When the port had no room.
-    blocked_at: Time,
-    /// The address that rail 0 left from is not this host's any more.
-    is_displaced: bool,
-    /// It leaves from another one, which is not known yet.
-    has_moved: bool,
-    runs: Vec<Run>,
-}
-
-/// How far it has come.
-enum Phase {
-    Calling(Box<Calling>),
-    Deciding(Box<Deciding>),
-    /// The answer is yes, and the caller has not confirmed yet.
-    Accepted(Box<AcceptedCall>),
-    Running(Box<Running>),
-    /// The answer is no; it is said again until then.
-    Rejected(Box<Answering>, Time),
-    Over,
-}
-
-struct Calling {
-    caller: Caller,
-    offer: Offer,
-    /// Somebody there has answered.
-    is_heard: bool,
-    failed: Option<PortError>,
-    /// There was no way to the peer: its link, or ours, may be mended in time.
-    unreachable: bool,
-}
-
-struct Deciding {
-    answering: Answering,
-    offer: Offer,
-    /// The application knows.
-    asked: bool,
-}
-
-struct Running {
-    connection: Connection,
-    /// Where the segments end that were sent and are not acknowledged.
-    ends: VecDeque<u64>,
-    /// Up to where they may complete.
-    release: Release,
-    /// Segments that came before their turn, if they are kept.
-    kept: Option<Box<Kept>>,
-    /// Where the next one starts.
-    next: u64,
-    fences: Fences,
-    peer_closed: bool,
-    is_closing: bool,
-    ended: Option<Ending>,
-    /// What comes is thrown away, and acknowledged.
-    discards: bool,
-    /// Since when acknowledgements that are due are held: an answer of the application would take them along. In the
-    /// next turn they leave.
-    held: Option<Time>,
-    /// Something has come in this turn.
-    took: bool,
-    /// A message waits for a receive.
-    starved: Option<Starved>,
-    error: Option<ReceiveError>,
-    /// What the NIC's counters have of the connection's.
-    counted: weft_edge::Counters,
-    /// No time has come before this: the last that [`Lower::next_timeout`] has said.
-    idle_until: Cell<Time>,
-}
-
-/// What a connection is begun with.
-#[derive(Debug)]
-pub struct Opening {
-    offer: Offer,
-    private_data: Vec<u8>,
-}
-
-impl Edge {
-    fn new(port: DatagramKey, remote: SocketAddr, phase: Phase) -> Self {
-        Self {
-            port,
-            from: None,
-            rails: Places::default(),
-            local: None,
-            remote,
-            phase,
-            waiting: Waiting::default(),
-            blocked_at: Time::ZERO,
-            is_displaced: false,
-            has_moved: false,
-            runs: Vec::new(),
-        }
-    }
-
-    /// A datagram has come to this address of ours.
-    fn see_local(&mut self, to: Option<LocalAddress>, io: &Io<'_, impl AsMut<Outbox>>) {
-        if self.from.is_some() || self.local.is_some_and(|local| !local.ip().is_unspecified()) {
-            return;
-        }
-        let bound = io.datagrams.local_address(self.port);
-        // From a port at one address nothing else can come.
-        let is_open = bound.is_none_or(|bound| bound.ip().is_unspecified());
-        self.from = to.filter(|_| is_open).map(|to| LocalAddress { interface: 0, ..to });
-        self.local = to.map(|to| SocketAddr::new(to.ip, bound.map_or(0, |bound| bound.port()))).or(bound);
-    }
-
-    fn running(&mut self) -> Option<&mut Running> {
-        match &mut self.phase {
-            Phase::Running(running) => Some(running),
-            _ => None,
-        }
-    }
-
-    /// Adds to the NIC's counters what the connection has counted since the last time.
-    fn count(&mut self, counters: &mut Counters) {
-        let Some(running) = self.running() else { return };
-        let now = *running.connection.counters();
-        let before = core::mem::replace(&mut running.counted, now);
-        counters.lost_datagrams += now.packets_lost - before.packets_lost;
-        counters.late_datagrams += now.spurious_losses - before.spurious_losses;
-        counters.repeated_segments += now.segments_repeated - before.segments_repeated;
-        counters.overflowed_datagrams += now.peer_overflows - before.peer_overflows;
-        counters.congestion_marks += now.congestion_marks - before.congestion_marks;
-        counters.damaged_segments += now.bad_payloads - before.bad_payloads;
-        counters.rails_opened += now.rails_opened - before.rails_opened;
-        counters.rails_left += now.rails_left - before.rails_left;
-    }
-
-    /// Events, and what handing up has come to.
-    fn settle(&mut self, handed: Handed, now: Time) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        while let Some(event) = running.connection.poll_event() {
-            match event {
-                // It was made when that had come.
-                Event::Confirmed => {}
-                Event::PeerClosed => running.peer_closed = true,
-                Event::Moved(address) => self.remote = address,
-                Event::Ended(ending) => running.ended = Some(ending),
-            }
-        }
-        running.discards |= handed.is_over || handed.error.is_some();
-        running.error = running.error.or(handed.error);
-        if handed.is_starved {
-            running.starved.get_or_insert_with(|| Starved::since(now));
-        }
-    }
-
-    /// Times of an established connection.
-    fn handle_times<A: Above>(&mut self, above: Option<&mut A>, now: Time) {
-        let Some(running) = self.running() else { return };
-        if let Some(above) = above {
-            running.poll_receives(above, now);
-        }
-        if now < running.idle_until.get() {
-            return;
-        }
-        let at = running.connection.next_timeout();
-        if at.is_some_and(|at| at <= now) {
-            running.connection.handle_timeout(now);
-        } else if running.starved.is_none() {
-            // Nothing that comes before can make it earlier without asking anew.
-            running.idle_until.set(at.unwrap_or(Time::ZERO));
-        }
-        self.settle(Handed::default(), now);
-    }
-
-    /// The port or the peer has failed.
-    fn failure(&self) -> Option<PortError> {
-        let Phase::Running(running) = &self.phase else { return None };
-        match running.ended.as_ref()? {
-            Ending::Closed => None,
-            Ending::Gone => Some(PortError::TimedOut),
-            Ending::Aborted | Ending::Misbehaved | Ending::PeerAborted(_) | Ending::Reset => Some(PortError::Reset),
-        }
-    }
-}
 
 impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
     type Opening = Opening;

@@ -1,6 +1,7 @@
 //! Datagrams that leave by a port that another engine serves: that engine copies their payload, sums it up and sends
 //! them.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
@@ -8,11 +9,14 @@ use weft_base::{DatagramBatch, DatagramLimits, DatagramPort, Ecn, LocalAddress, 
 use weft_edge::Datagram;
 use weft_memory::Registry;
 
-use super::TAKE_BACK_AFTER;
 use super::outbox::{Outbox, Run, Ways, outcome};
 use super::wire::{COPY_ALL, Wire, lay};
 use crate::lower::{DatagramKey, Leaving, Parcel, ServedPorts, Told};
 use crate::settings::Rails;
+
+/// What has waited for so long at a port that another engine serves is taken back: that engine is slow, or its thread
+/// has ended.
+const TAKE_BACK_AFTER: Duration = Duration::from_millis(20);
 
 /// Datagrams of one connection that leave by one port.
 #[derive(Debug, Default)]

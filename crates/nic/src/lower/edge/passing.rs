@@ -6,8 +6,8 @@ use weft_rdmap::{Payload, SendRequest};
 use weft_wire::ddp::UNTAGGED_LENGTH;
 
 use super::outbox::{self, Outbox};
+use super::state::{Edge, Phase, Running};
 use super::wire::Parts;
-use super::{Edge, Phase, Running};
 use crate::lower::{Above, Io, MOST_PASSED, Passed};
 
 const _: () = assert!(

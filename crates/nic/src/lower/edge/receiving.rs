@@ -12,18 +12,9 @@ use weft_wire::edge::setup::reset_token;
 
 use super::kept::Kept;
 use super::outbox::Outbox;
-use super::{Edge, Phase, Running, rails};
+use super::rails;
+use super::state::{Edge, Handed, Phase, Running};
 use crate::lower::{Above, Io, ReceiveError};
-
-/// What handing up has come to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Handed {
-    /// The stream takes nothing more: what comes is thrown away, and acknowledged, so that the peer can end.
-    pub(super) is_over: bool,
-    /// A message waits for a receive.
-    pub(super) is_starved: bool,
-    pub(super) error: Option<ReceiveError>,
-}
 
 /// Hands segments up to a stream.
 struct Uphill<'a, 'b, A, S> {

@@ -1,16 +1,16 @@
 //! What a connection sends: the segments of its stream, and whatever else is due.
 
-use core::ops::Range;
 use std::collections::VecDeque;
 
 use weft_base::{Gather, Time};
 use weft_edge::{Options, Segment, Source};
 use weft_memory::{MemoryError, Registry};
-use weft_rdmap::{RequestFlags, SegmentOf, SegmentPayload};
+use weft_rdmap::SegmentPayload;
 
+use super::fences::Fences;
 use super::outbox::{self, Outbox, Run, Waiting, Ways};
+use super::state::{Edge, Phase, Running};
 use super::wire::{COPY_ALL, Parts};
-use super::{Edge, Phase, Running};
 use crate::lower::{Above, Io, SendError, Sent, StreamGuard, Told};
 
 /// The longest segment: a datagram's, with room for what stands before it.
@@ -26,40 +26,6 @@ struct Nothing;
 impl Source for Nothing {
     fn next(&mut self, _: u32) -> Option<Segment<'_>> {
         None
-    }
-}
-
-/// Where in the order of the connection Writes with fences stand.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fences {
-    /// Where the request under way starts.
-    start: u64,
-    /// Where the last one ends behind which all later ones are to be placed.
-    forward: u64,
-}
-
-impl Fences {
-    /// Whether Writes wait for what is not acknowledged yet, whatever their own flags.
-    pub(super) const fn are_up(&self, acknowledged: u64) -> bool {
-        self.forward > acknowledged
-    }
-
-    /// What is said of a segment that takes these positions. What is acknowledged needs not be waited for.
-    fn pass(&mut self, request: SegmentOf, positions: Range<u64>, acknowledged: u64) -> Options {
-        let SegmentOf { flags, is_first, is_last, is_write } = request;
-        if is_first {
-            self.start = positions.start;
-        }
-        let after = if flags.contains(RequestFlags::BACKWARD_FENCE) { self.start } else { self.forward };
-        let after = if after > acknowledged { after } else { 0 };
-        if is_last && flags.contains(RequestFlags::FORWARD_FENCE) {
-            self.forward = positions.end;
-        }
-        if is_write {
-            Options { unordered: flags.contains(RequestFlags::UNORDERED), after }
-        } else {
-            Options::default()
-        }
     }
 }
 

@@ -12,25 +12,25 @@ use weft_rdmap::{LowerTraits, StreamConfig};
 use weft_wire::edge::BASE_DATAGRAM;
 use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
-use super::door::{fresh, setup_key};
-use super::kept::Kept;
+use super::accepted::{ANSWER_AGAIN_AFTER, AcceptedCall};
+use super::door::{failed, fresh, setup_key};
+use super::fences::Fences;
+use super::kept::{Kept, REORDER_LIMIT};
 use super::outbox::Outbox;
 use super::parcel::Release;
-use super::sending::Fences;
-use super::{AcceptedCall, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
+use super::state::{Calling, Deciding, Edge, Opening, Phase, Running};
 use crate::error::ConnectionError;
 use crate::lower::{Accepted, Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
-use crate::offer::{
-    ConnectionInfo, LowerInfo, LowerStartError, Offer, RequestInfo, Role, StartError, StartMisuse, StartReason,
-};
+use crate::offer::{ConnectionInfo, LowerInfo, Offer, RequestInfo, Role, StartMisuse, StartReason};
 use crate::settings::{FlowShare, OutOfOrder, Rails};
 
 /// A program may take as long as it likes to decide: who waits says how long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A hello is said again at the latest after this.
 const LONGEST_REPEAT: Duration = Duration::from_millis(400);
-/// Segments that a stream places before their turn.
-pub(super) const REORDER_LIMIT: usize = 1024;
+
+/// How long a rejection is said again to who asks again.
+const REJECTED_FOR: Duration = Duration::from_secs(3);
 /// Receive requests that a stream holds at a time.
 const RECEIVE_DEPTH: usize = 1024;
 /// Bytes of the headers of UDP and IPv4, or IPv6 (RFC 768, 791, 8200).
@@ -43,10 +43,6 @@ pub(super) fn check_length(private_data: &[u8]) -> Result<(), StartMisuse> {
         return Ok(());
     }
     Err(StartMisuse::PrivateDataTooLong { given: private_data.len(), limit: MAX_PRIVATE_DATA })
-}
-
-pub(super) fn failed(reason: StartReason, words: &'static str) -> ConnectionError {
-    ConnectionError::Start(StartError { reason, lower: LowerStartError::Other(words) })
 }
 
 fn words<'a>(offer: &Offer, private_data: &'a [u8]) -> Words<'a> {
@@ -301,6 +297,34 @@ impl Edge {
         let info = Box::new(terms.info.clone());
         self.phase = Phase::Accepted(Box::new(AcceptedCall::new(answering, established, terms, io)));
         Ok(Accepted::Awaits(info))
+    }
+
+    /// Looks whether the caller has confirmed. What confirms stays in the inbox: the connection takes it.
+    fn go_on_accepted(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Result<StartStep, ConnectionError> {
+        let (place, remote) = ((self.port, self.from), self.remote);
+        let Phase::Accepted(accepted) = &mut self.phase else { return Ok(StartStep::Idle) };
+        let mut inbox = io.inbox;
+        if inbox.any(|datagram| accepted.established.is_confirmed_by(datagram.bytes)) {
+            return Ok(self.stand(io).map_or(StartStep::Idle, StartStep::Ready));
+        }
+        core::mem::take(&mut io.inbox).for_each(|datagram| repeat(&accepted.answering, &datagram, place, io));
+        if accepted.next_timeout().is_some_and(|at| at <= io.now) {
+            // What is lost is said again.
+            let _ = say(accepted.answering.answer(), remote, place, io);
+            accepted.answer_at = io.now + ANSWER_AGAIN_AFTER * (1 << accepted.answers);
+            accepted.answers += 1;
+        }
+        Ok(StartStep::Idle)
+    }
+
+    /// The caller has confirmed.
+    fn stand(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Option<Box<Terms>> {
+        let Phase::Accepted(accepted) = core::mem::replace(&mut self.phase, Phase::Over) else { return None };
+        let AcceptedCall { established, terms, answered_at, .. } = *accepted;
+        let established = Established { took: Some(io.now.since(answered_at)), ..established };
+        self.phase = Phase::Running(Running::new(&established, self.port, io));
+        self.offer_rails(io);
+        Some(terms)
     }
 
     pub(super) fn reject_call(

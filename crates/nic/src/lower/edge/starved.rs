@@ -4,9 +4,6 @@ use core::time::Duration;
 
 use weft_base::Time;
 
-use super::Running;
-use crate::lower::Above;
-
 /// The first poll comes so long after the message: most programs that were a moment late have posted by then.
 const FIRST_POLL: Duration = Duration::from_micros(200);
 /// The longest time between two polls. A program that posts without polling its completion queue, so that the NIC's
@@ -32,21 +29,6 @@ impl Starved {
         if self.at <= now {
             self.wait = (self.wait * 2).min(LONGEST_POLL);
             self.at = now + self.wait;
-        }
-    }
-}
-
-impl Running {
-    /// Lets the peer go on if there are receives for what was refused.
-    pub(super) fn poll_receives<A: Above>(&mut self, above: &mut A, now: Time) {
-        let Some(starved) = &mut self.starved else { return };
-        // A message that is kept here is tried again, in its turn, before the peer sends more.
-        let is_stuck = self.kept.as_ref().is_some_and(|kept| kept.is_stuck);
-        if !is_stuck && above.go_on() {
-            self.starved = None;
-            self.connection.receives_posted();
-        } else {
-            starved.on_empty_poll(now);
         }
     }
 }

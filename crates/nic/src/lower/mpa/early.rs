@@ -12,7 +12,7 @@ use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, Reassembler, ReassemblerLimits};
 use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict, Violation};
 
-use super::Bytes;
+use super::bytes::Bytes;
 use super::held::HeldGather;
 use super::receive::count_received;
 use super::staging::Pool;

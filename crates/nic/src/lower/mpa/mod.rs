@@ -4,6 +4,7 @@
 //! order from ports that show them so. Where the work is split
 //! between the calling thread and the NIC's, [`staged`] moves them instead.
 
+mod bytes;
 mod early;
 mod held;
 mod outgoing;
@@ -17,10 +18,10 @@ mod startup;
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use weft_base::{Interest, Network, Port, PortError, PortOptions, ReceivePiece, Received, Time, Token};
-use weft_mpa::{Deframer, Framer};
+use weft_base::{Interest, Network, Port, PortError, PortOptions, Received, Time, Token};
 use weft_rdmap::{SendRequest, Stream};
 
+use self::bytes::Bytes;
 use self::early::EarlyReceiver;
 use self::outgoing::Outgoing;
 use self::receive::Receiver;
@@ -39,22 +40,10 @@ use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, T
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::{Settings, Split};
 
-/// What is read at a time when nobody wants it.
-const DRAIN_BYTES: usize = 16 * 1024;
-
 /// MPA over a port.
 pub struct Mpa<P: Port> {
     bytes: Bytes<P>,
     layer: Layer,
-}
-
-/// A port, and what waits on both sides of it.
-struct Bytes<P: Port> {
-    port: P,
-    staging: Staging,
-    outgoing: Outgoing,
-    /// The port shows what comes as it comes, and has it in order no more.
-    shows_segments: bool,
 }
 
 /// What is made of the bytes.
@@ -112,56 +101,6 @@ impl Inbound {
             Self::InOrder(receiver) => receiver.placed_bytes(),
             Self::AsTheyCome(receiver) => Some(receiver.kept_bytes()),
         }
-    }
-}
-
-/// How FPDUs are made and read, as the start-up has agreed.
-struct Framing {
-    framer: Framer,
-    deframer: Deframer,
-    crc: bool,
-    large_fpdus: bool,
-}
-
-impl<P: Port> Bytes<P> {
-    /// Sends what waits, outside of a stream.
-    fn flush(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<bool, PortError> {
-        if self.outgoing.is_empty() {
-            return Ok(false);
-        }
-        let (taken, _) = self.outgoing.send(&mut self.port, io.scratch.as_mut())?;
-        io.counters.sends += 1;
-        io.counters.sent_wire_bytes += taken as u64;
-        Ok(taken > 0)
-    }
-
-    /// Queues bytes that are no frame of the stream.
-    fn queue(&mut self, bytes: &[u8], pool: &mut Pool) {
-        self.outgoing.write(bytes.len(), pool, |out| {
-            out.copy_from_slice(bytes);
-            bytes.len()
-        });
-        self.outgoing.end_other(bytes.len());
-    }
-
-    /// Queues what is left of a frame.
-    fn queue_frame(&mut self, bytes: &[u8], pool: &mut Pool) {
-        self.outgoing.write(bytes.len(), pool, |out| {
-            out.copy_from_slice(bytes);
-            bytes.len()
-        });
-        self.outgoing.end_frame(bytes.len());
-    }
-
-    /// Throws away what has come.
-    fn discard(&mut self, pool: &mut Pool) -> Result<Received, PortError> {
-        if self.shows_segments {
-            return self.port.receive_segments(&mut |_, _| true);
-        }
-        let room = self.staging.room(DRAIN_BYTES, pool);
-        let received = self.port.receive(&mut [ReceivePiece::Staging(&mut room[..DRAIN_BYTES])]);
-        self.staging.release(pool);
-        received
     }
 }
 

@@ -11,7 +11,7 @@ use weft_rdmap::{Operation, Payload};
 use weft_wire::ddp::UNTAGGED_LENGTH;
 use weft_wire::mpa::LENGTH_FIELD;
 
-use super::Bytes;
+use super::bytes::Bytes;
 use super::outgoing::Outgoing;
 use super::send::{FRAME_OVERHEAD, Sender};
 use super::staging::Pool;

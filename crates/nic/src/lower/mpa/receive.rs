@@ -14,7 +14,7 @@ use weft_wire::Crc32c;
 use weft_wire::lent::{self, LentSegment};
 use weft_wire::terminate::TerminateCode;
 
-use super::Bytes;
+use super::bytes::Bytes;
 use super::held::HeldGather;
 use super::staging::{BUFFER_BYTES, Pool, Staging};
 use crate::lower::{Above, Got, Io, ReceiveError};

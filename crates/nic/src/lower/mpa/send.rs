@@ -8,7 +8,7 @@ use weft_rdmap::{HEAD_LENGTH, Segment, SegmentPayload, Stream};
 use weft_wire::terminate::TerminateCode;
 use weft_wire::{Crc32c, lent};
 
-use super::Bytes;
+use super::bytes::Bytes;
 use super::held::HeldGather;
 use super::outgoing::Outgoing;
 use super::staging::Pool;

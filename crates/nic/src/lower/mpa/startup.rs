@@ -10,9 +10,10 @@ use weft_wire::ddp;
 use weft_wire::rdmap::{Control, Opcode, queue};
 use weft_wire::terminate::Terminate;
 
+use super::bytes::Framing;
 use super::early::{RECEIVE_DEPTH, REORDER_LIMIT};
 use super::staging::Pool;
-use super::{Framing, Layer, Mpa};
+use super::{Layer, Mpa};
 use crate::error::ConnectionError;
 use crate::lower::{Drained, Io, StartStep, Terms, Undecided};
 use crate::offer::{ConnectionInfo, LowerInfo, LowerStartError, MpaInfo, Offer, RequestInfo, StartMisuse};

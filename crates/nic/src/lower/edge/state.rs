@@ -1,0 +1,231 @@
+//! How far a connection has come, and what it has in each state.
+
+use core::cell::Cell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use weft_base::{LocalAddress, PortError, Time};
+use weft_edge::setup::{Answering, Caller};
+use weft_edge::{Connection, Ending, Event};
+
+use super::accepted::AcceptedCall;
+use super::fences::Fences;
+use super::kept::Kept;
+use super::outbox::{Outbox, Run, Waiting};
+use super::parcel::Release;
+use super::places::Places;
+use super::starved::Starved;
+use crate::counters::Counters;
+use crate::lower::{Above, DatagramKey, Io, ReceiveError};
+use crate::offer::Offer;
+
+/// The lower layer of one connection.
+pub struct Edge {
+    pub(super) port: DatagramKey,
+    /// From where it is answered: where the peer has called, or what the routes say.
+    pub(super) from: Option<LocalAddress>,
+    /// From where further rails leave.
+    pub(super) rails: Places,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) remote: SocketAddr,
+    pub(super) phase: Phase,
+    pub(super) waiting: Waiting,
+    /// When the port had no room.
+    pub(super) blocked_at: Time,
+    /// The address that rail 0 left from is not this host's any more.
+    pub(super) is_displaced: bool,
+    /// It leaves from another one, which is not known yet.
+    pub(super) has_moved: bool,
+    pub(super) runs: Vec<Run>,
+}
+
+/// How far it has come.
+pub(super) enum Phase {
+    Calling(Box<Calling>),
+    Deciding(Box<Deciding>),
+    /// The answer is yes, and the caller has not confirmed yet.
+    Accepted(Box<AcceptedCall>),
+    Running(Box<Running>),
+    /// The answer is no; it is said again until then.
+    Rejected(Box<Answering>, Time),
+    Over,
+}
+
+pub(super) struct Calling {
+    pub(super) caller: Caller,
+    pub(super) offer: Offer,
+    /// Somebody there has answered.
+    pub(super) is_heard: bool,
+    pub(super) failed: Option<PortError>,
+    /// There was no way to the peer: its link, or ours, may be mended in time.
+    pub(super) unreachable: bool,
+}
+
+pub(super) struct Deciding {
+    pub(super) answering: Answering,
+    pub(super) offer: Offer,
+    /// The application knows.
+    pub(super) asked: bool,
+}
+
+pub(super) struct Running {
+    pub(super) connection: Connection,
+    /// Where the segments end that were sent and are not acknowledged.
+    pub(super) ends: VecDeque<u64>,
+    /// Up to where they may complete.
+    pub(super) release: Release,
+    /// Segments that came before their turn, if they are kept.
+    pub(super) kept: Option<Box<Kept>>,
+    /// Where the next one starts.
+    pub(super) next: u64,
+    pub(super) fences: Fences,
+    pub(super) peer_closed: bool,
+    pub(super) is_closing: bool,
+    pub(super) ended: Option<Ending>,
+    /// What comes is thrown away, and acknowledged.
+    pub(super) discards: bool,
+    /// Since when acknowledgements that are due are held: an answer of the application would take them along. In the
+    /// next turn they leave.
+    pub(super) held: Option<Time>,
+    /// Something has come in this turn.
+    pub(super) took: bool,
+    /// A message waits for a receive.
+    pub(super) starved: Option<Starved>,
+    pub(super) error: Option<ReceiveError>,
+    /// What the NIC's counters have of the connection's.
+    pub(super) counted: weft_edge::Counters,
+    /// No time has come before this: the last that [`Lower::next_timeout`] has said.
+    pub(super) idle_until: Cell<Time>,
+}
+
+/// What handing up has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Handed {
+    /// The stream takes nothing more: what comes is thrown away, and acknowledged, so that the peer can end.
+    pub(super) is_over: bool,
+    /// A message waits for a receive.
+    pub(super) is_starved: bool,
+    pub(super) error: Option<ReceiveError>,
+}
+
+/// What a connection is begun with.
+#[derive(Debug)]
+pub struct Opening {
+    pub(super) offer: Offer,
+    pub(super) private_data: Vec<u8>,
+}
+
+impl Edge {
+    pub(super) fn new(port: DatagramKey, remote: SocketAddr, phase: Phase) -> Self {
+        Self {
+            port,
+            from: None,
+            rails: Places::default(),
+            local: None,
+            remote,
+            phase,
+            waiting: Waiting::default(),
+            blocked_at: Time::ZERO,
+            is_displaced: false,
+            has_moved: false,
+            runs: Vec::new(),
+        }
+    }
+
+    /// A datagram has come to this address of ours.
+    pub(super) fn see_local(&mut self, to: Option<LocalAddress>, io: &Io<'_, impl AsMut<Outbox>>) {
+        if self.from.is_some() || self.local.is_some_and(|local| !local.ip().is_unspecified()) {
+            return;
+        }
+        let bound = io.datagrams.local_address(self.port);
+        // From a port at one address nothing else can come.
+        let is_open = bound.is_none_or(|bound| bound.ip().is_unspecified());
+        self.from = to.filter(|_| is_open).map(|to| LocalAddress { interface: 0, ..to });
+        self.local = to.map(|to| SocketAddr::new(to.ip, bound.map_or(0, |bound| bound.port()))).or(bound);
+    }
+
+    pub(super) fn running(&mut self) -> Option<&mut Running> {
+        match &mut self.phase {
+            Phase::Running(running) => Some(running),
+            _ => None,
+        }
+    }
+
+    /// Adds to the NIC's counters what the connection has counted since the last time.
+    pub(super) fn count(&mut self, counters: &mut Counters) {
+        let Some(running) = self.running() else { return };
+        let now = *running.connection.counters();
+        let before = core::mem::replace(&mut running.counted, now);
+        counters.lost_datagrams += now.packets_lost - before.packets_lost;
+        counters.late_datagrams += now.spurious_losses - before.spurious_losses;
+        counters.repeated_segments += now.segments_repeated - before.segments_repeated;
+        counters.overflowed_datagrams += now.peer_overflows - before.peer_overflows;
+        counters.congestion_marks += now.congestion_marks - before.congestion_marks;
+        counters.damaged_segments += now.bad_payloads - before.bad_payloads;
+        counters.rails_opened += now.rails_opened - before.rails_opened;
+        counters.rails_left += now.rails_left - before.rails_left;
+    }
+
+    /// Events, and what handing up has come to.
+    pub(super) fn settle(&mut self, handed: Handed, now: Time) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        while let Some(event) = running.connection.poll_event() {
+            match event {
+                // It was made when that had come.
+                Event::Confirmed => {}
+                Event::PeerClosed => running.peer_closed = true,
+                Event::Moved(address) => self.remote = address,
+                Event::Ended(ending) => running.ended = Some(ending),
+            }
+        }
+        running.discards |= handed.is_over || handed.error.is_some();
+        running.error = running.error.or(handed.error);
+        if handed.is_starved {
+            running.starved.get_or_insert_with(|| Starved::since(now));
+        }
+    }
+
+    /// Times of an established connection.
+    pub(super) fn handle_times<A: Above>(&mut self, above: Option<&mut A>, now: Time) {
+        let Some(running) = self.running() else { return };
+        if let Some(above) = above {
+            running.poll_receives(above, now);
+        }
+        if now < running.idle_until.get() {
+            return;
+        }
+        let at = running.connection.next_timeout();
+        if at.is_some_and(|at| at <= now) {
+            running.connection.handle_timeout(now);
+        } else if running.starved.is_none() {
+            // Nothing that comes before can make it earlier without asking anew.
+            running.idle_until.set(at.unwrap_or(Time::ZERO));
+        }
+        self.settle(Handed::default(), now);
+    }
+
+    /// The port or the peer has failed.
+    pub(super) fn failure(&self) -> Option<PortError> {
+        let Phase::Running(running) = &self.phase else { return None };
+        match running.ended.as_ref()? {
+            Ending::Closed => None,
+            Ending::Gone => Some(PortError::TimedOut),
+            Ending::Aborted | Ending::Misbehaved | Ending::PeerAborted(_) | Ending::Reset => Some(PortError::Reset),
+        }
+    }
+}
+
+impl Running {
+    /// Lets the peer go on if there are receives for what was refused.
+    pub(super) fn poll_receives<A: Above>(&mut self, above: &mut A, now: Time) {
+        let Some(starved) = &mut self.starved else { return };
+        // A message that is kept here is tried again, in its turn, before the peer sends more.
+        let is_stuck = self.kept.as_ref().is_some_and(|kept| kept.is_stuck);
+        if !is_stuck && above.go_on() {
+            self.starved = None;
+            self.connection.receives_posted();
+        } else {
+            starved.on_empty_poll(now);
+        }
+    }
+}
