@@ -111,15 +111,9 @@ impl<N: Carrier> Connection<N> {
             },
             Phase::Start(Some(_)) => {
                 let (remote, is_connected) = (self.lower.remote_address(), !self.lower.is_connecting());
-                let error = match (self.lower.why_late(), self.lower.doubt()) {
-                    (Some(reason), _) => ConnectionError::Start(reason),
-                    (None, Some(error)) => ConnectionError::Connect { remote, error },
-                    (None, None) => {
-                        let transport = self.lower.transport();
-                        ConnectionError::NoAnswer { remote, waited_for, is_connected, transport }
-                    }
-                };
-                self.fail_start(error, cx)
+                let transport = self.lower.transport();
+                let unknown = ConnectionError::NoAnswer { remote, waited_for, is_connected, transport };
+                self.fail_start(self.lower.why_late().unwrap_or(unknown), cx)
             }
             Phase::Start(None) => self.fail_start(ConnectionError::Start(N::Lower::timed_out(waited_for)), cx),
             Phase::Running(_) => match self.unreceived.take() {

@@ -145,7 +145,7 @@ impl<N: Carrier> Connection<N> {
         };
         let mut stream = Stream::new(config, cx.io.registry.clone(), cx.io.random.next_u64());
         stream.set_owner(queue_pair.upper().map_or(0, |upper| upper.id));
-        let stream = self.lower.establish(stream, &queue_pair, cx.io.settings);
+        let stream = self.lower.establish(stream, &queue_pair, &mut cx.io);
         let running = Running {
             stream,
             queue_pair: Arc::clone(&queue_pair),
@@ -163,7 +163,6 @@ impl<N: Carrier> Connection<N> {
             Transport::SharedMemory => cx.io.counters.shared_memory_connections += 1,
             Transport::Iwarp | Transport::SharedMemoryOrIwarp | Transport::Auto => {}
         }
-        cx.io.counters.borrowing_connections += u64::from(self.lower.borrows());
         queue_pair.establish(terms.info);
     }
 

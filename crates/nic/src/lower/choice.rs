@@ -22,7 +22,6 @@ use crate::lower::{
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
-use crate::settings::Settings;
 
 /// Edge has so long to answer before iWARP is tried beside it.
 const BESIDE_AFTER: Duration = Duration::from_millis(250);
@@ -306,12 +305,6 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
         })
     }
 
-    fn doubt(&self) -> Option<PortError> {
-        each!(self, lower => Lower::<N, S>::doubt(lower), trying trying => {
-            trying.edge.as_ref().and_then(|edge| Lower::<N, S>::doubt(edge))
-        })
-    }
-
     fn request(&self) -> Option<RequestInfo> {
         each!(self, lower => Lower::<N, S>::request(lower), trying _ => None)
     }
@@ -345,8 +338,8 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
         })
     }
 
-    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell {
-        each!(self, lower => Lower::<N, S>::establish(lower, stream, queue_pair, settings), trying _ => {
+    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, io: &mut Io<'_, S>) -> StreamCell {
+        each!(self, lower => Lower::<N, S>::establish(lower, stream, queue_pair, io), trying _ => {
             StreamCell::Own(Box::new(stream))
         })
     }
@@ -475,10 +468,6 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
         each!(self, lower => Lower::<N, S>::transport(lower), trying _ => Transport::Auto)
     }
 
-    fn borrows(&self) -> bool {
-        each!(self, lower => Lower::<N, S>::borrows(lower), trying _ => false)
-    }
-
     fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
         each!(self, lower => Lower::<N, S>::report_rails(lower, ports, now, reports), trying _ => {});
     }
@@ -507,11 +496,6 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
     }
 
     #[inline]
-    fn keeps_time(&self) -> bool {
-        !matches!(self, Self::Mpa(_))
-    }
-
-    #[inline]
     fn next_timeout(&self) -> Option<Time> {
         each!(self, lower => Lower::<N, S>::next_timeout(lower), trying trying => {
             let edge = trying.edge.as_ref();
@@ -521,7 +505,7 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
         })
     }
 
-    fn why_late(&self) -> Option<StartError> {
+    fn why_late(&self) -> Option<ConnectionError> {
         each!(self, lower => Lower::<N, S>::why_late(lower), trying trying => {
             trying.edge.as_ref().and_then(|edge| Lower::<N, S>::why_late(edge))
         })

@@ -19,7 +19,6 @@ use crate::key::JobKey;
 use crate::offer::{Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
-use crate::settings::Settings;
 
 /// A lower layer under one connection. No call blocks.
 pub trait Lower<N: Network, S>: Sized {
@@ -71,12 +70,6 @@ pub trait Lower<N: Network, S>: Sized {
     /// Whether the peer's host has not answered yet.
     fn is_connecting(&self) -> bool;
 
-    /// What the network has said of the peer's address so far, which may change: nobody has answered. It is why a call
-    /// comes to nothing when its time is over.
-    fn doubt(&self) -> Option<PortError> {
-        None
-    }
-
     /// The request that waits for a decision.
     fn request(&self) -> Option<RequestInfo>;
 
@@ -101,8 +94,9 @@ pub trait Lower<N: Network, S>: Sized {
     /// yet is for [`Lower::drain`].
     fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_, S>) -> Drained;
 
-    /// The connection stands: from here on segments of this stream go and come. Says how the stream is held.
-    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell;
+    /// The connection stands: from here on segments of this stream go and come. Says how the stream is held, and counts
+    /// what the connection is beside that.
+    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, io: &mut Io<'_, S>) -> StreamCell;
 
     // --- segments
 
@@ -162,7 +156,7 @@ pub trait Lower<N: Network, S>: Sized {
     /// Whether it has nothing to do until something comes, the stream has something, or a time has come
     /// ([`Lower::next_timeout`]).
     fn is_idle(&self, _now: Time) -> bool {
-        !self.has_unsent() && !self.keeps_time()
+        false
     }
 
     /// Throws away what has not been sent.
@@ -225,11 +219,6 @@ pub trait Lower<N: Network, S>: Sized {
     /// What carries it, as far as that is decided.
     fn transport(&self) -> Transport;
 
-    /// Whether the peer may lend the payload of its segments ([`weft_base::Port::begin_borrowing`]).
-    fn borrows(&self) -> bool {
-        false
-    }
-
     /// Adds what others are told of its rails, if it has any.
     fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
         let _ = (ports, now, reports);
@@ -255,12 +244,6 @@ pub trait Lower<N: Network, S>: Sized {
     /// Whether [`Lower::next_timeout`] may be earlier than `at`.
     #[inline]
     fn may_time_out_before(&self, _at: Time) -> bool {
-        self.keeps_time()
-    }
-
-    /// Whether [`Lower::next_timeout`] may say anything.
-    #[inline]
-    fn keeps_time(&self) -> bool {
         true
     }
 
@@ -276,8 +259,9 @@ pub trait Lower<N: Network, S>: Sized {
         ListensAt { streams: true, shared_memory: false, datagrams: false }
     }
 
-    /// What is known of why a call has come to nothing, when its time is over.
-    fn why_late(&self) -> Option<StartError> {
+    /// What is known of why a call has come to nothing, when its time is over: what the peer did not prove, or what the
+    /// network has said of its address so far, which may change.
+    fn why_late(&self) -> Option<ConnectionError> {
         None
     }
 

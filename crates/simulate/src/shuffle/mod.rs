@@ -35,8 +35,7 @@ use weft_nic::lower::{
 };
 use weft_nic::offer::Role;
 use weft_nic::{
-    ConnectionError, LowerStartError, Offer, QueuePair, RequestInfo, Settings, StartError, StartMisuse, StartReason,
-    Transport,
+    ConnectionError, LowerStartError, Offer, QueuePair, RequestInfo, StartError, StartMisuse, StartReason, Transport,
 };
 use weft_rdmap::Stream;
 use weft_wire::ddp::Header;
@@ -344,7 +343,7 @@ impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
         Drained::Over
     }
 
-    fn establish(&mut self, stream: Stream, _: &QueuePair, _: &Settings) -> StreamCell {
+    fn establish(&mut self, stream: Stream, _: &QueuePair, _: &mut Io<'_, ()>) -> StreamCell {
         StreamCell::Own(Box::new(stream))
     }
 

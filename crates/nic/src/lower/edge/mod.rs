@@ -44,7 +44,6 @@ use crate::lower::{
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
-use crate::settings::Settings;
 
 /// While a port has no room, timers wait so long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
@@ -98,11 +97,6 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         matches!(&self.phase, Phase::Calling(calling) if !calling.is_heard)
     }
 
-    fn doubt(&self) -> Option<PortError> {
-        let Phase::Calling(calling) = &self.phase else { return None };
-        (calling.unreachable && !calling.is_heard).then_some(PortError::Unreachable)
-    }
-
     fn request(&self) -> Option<RequestInfo> {
         self.request_info()
     }
@@ -124,7 +118,7 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         self.give_up(io)
     }
 
-    fn establish(&mut self, stream: Stream, _: &QueuePair, _: &Settings) -> StreamCell {
+    fn establish(&mut self, stream: Stream, _: &QueuePair, _: &mut Io<'_, S>) -> StreamCell {
         StreamCell::Own(Box::new(stream))
     }
 
@@ -382,18 +376,22 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         waits || running.release.is_held() || running.connection.may_time_out_before(at)
     }
 
-    fn why_late(&self) -> Option<StartError> {
+    fn why_late(&self) -> Option<ConnectionError> {
         let calling = match &self.phase {
             Phase::Calling(calling) => calling,
-            Phase::Accepted(accepted) => return Some(accepted.why_late()),
+            Phase::Accepted(accepted) => return Some(ConnectionError::Start(accepted.why_late())),
             _ => return None,
         };
-        let lower = LowerStartError::Other(if calling.caller.has_key() {
-            "what answers there does not prove that it has the job key of this side"
-        } else {
-            "what answers there proves that it has a job key, and this side has none: set the same key at both sides"
-        });
-        calling.caller.is_unproved().then_some(StartError { reason: StartReason::Incompatible, lower })
+        if calling.caller.is_unproved() {
+            let words = if calling.caller.has_key() {
+                "what answers there does not prove that it has the job key of this side"
+            } else {
+                "what answers there proves that it has a job key, and this side has none: set the same key at both sides"
+            };
+            return Some(door::failed(StartReason::Incompatible, words));
+        }
+        let is_unreachable = calling.unreachable && !calling.is_heard;
+        is_unreachable.then_some(ConnectionError::Connect { remote: self.remote, error: PortError::Unreachable })
     }
 
     fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> EdgeDoor {

@@ -38,7 +38,7 @@ use crate::lower::{
 };
 use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
-use crate::settings::{Settings, Split};
+use crate::settings::Split;
 
 /// MPA over a port.
 pub struct Mpa<P: Port> {
@@ -189,20 +189,24 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
         self.give_up(error, io)
     }
 
-    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell {
+    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, io: &mut Io<'_, S>) -> StreamCell {
         let Some(framing) = self.take_framing() else { return StreamCell::Own(Box::new(stream)) };
-        if settings.split == Split::Host {
+        if io.settings.split == Split::Host {
             let segment_size = self.bytes.port.segment_size();
             let sender = Sender::new(framing.framer, framing.large_fpdus, segment_size);
             let receiver = match EarlyReceiver::begin(&mut self.bytes, &framing.deframer) {
                 Some(receiver) => Inbound::AsTheyCome(Box::new(receiver)),
-                None => Inbound::InOrder(Receiver::new(framing.deframer, framing.crc, &mut self.bytes.port)),
+                None => {
+                    let receiver = Receiver::new(framing.deframer, framing.crc, &mut self.bytes.port);
+                    io.counters.borrowing_connections += u64::from(receiver.borrows);
+                    Inbound::InOrder(receiver)
+                }
             };
             self.layer = Layer::Plain(Box::new(Plain { sender, receiver }));
             return StreamCell::Own(Box::new(stream));
         }
         let segment_size = self.bytes.port.segment_size();
-        let (staged, cell) = Staged::new(settings.split, framing, segment_size, stream, queue_pair);
+        let (staged, cell) = Staged::new(io.settings.split, framing, segment_size, stream, queue_pair);
         self.layer = Layer::Staged(Box::new(staged));
         cell
     }
@@ -329,11 +333,6 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
 
     fn transport(&self) -> Transport {
         if self.bytes.port.keeps_bytes() { Transport::SharedMemory } else { Transport::Iwarp }
-    }
-
-    fn borrows(&self) -> bool {
-        let Layer::Plain(plain) = &self.layer else { return false };
-        matches!(&plain.receiver, Inbound::InOrder(receiver) if receiver.borrows)
     }
 
     fn arm(&mut self, network: &mut N, _: usize, token: Token, interest: Interest) -> Result<(), PortError> {
