@@ -58,7 +58,7 @@ use crate::engine::stream_table::Streams;
 use crate::engine::timers::{Queued, Timed, Timers};
 use crate::error::PostError;
 use crate::ids::{LinkKey, Runner, UpperId};
-use crate::lower::{Carrier, DatagramKey, Inbox, Io, Lower, Names, Passed};
+use crate::lower::{Carrier, DatagramKey, Datagrams as _, Inbox, Io, Names, Passed, Pollable as _, Setup as _};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;

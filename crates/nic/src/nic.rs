@@ -24,7 +24,7 @@ use crate::engine::listening::{RequestKey, Waiting};
 use crate::error::{Error, PostError, PostFailure, RefusedStart};
 use crate::ids::ConnectionHandle;
 use crate::ids::State;
-use crate::lower::{Carrier, Lower, MOST_PASSED, Route};
+use crate::lower::{Carrier, MOST_PASSED, Route, Setup};
 use crate::messaging::EndpointEngine;
 use crate::offer::{Offer, RequestInfo};
 use crate::progress::worker::{self, Common};

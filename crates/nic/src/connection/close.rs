@@ -5,7 +5,7 @@ use weft_rdmap::Closed;
 use super::completion::has_ended;
 use super::{Connection, Context, Outcome, Phase};
 use crate::error::ConnectionError;
-use crate::lower::{Carrier, Drained, Lower};
+use crate::lower::{Carrier, Drained, Pollable as _, Segments as _, Setup as _};
 
 /// Why a connection is taken down from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use weft_rdmap::{Action, Closed, State, Status, Stream};
 
 use super::{Connection, Context, Running};
 use crate::error::ConnectionError;
-use crate::lower::{Carrier, Lower};
+use crate::lower::{Carrier, Pollable as _, Segments as _};
 use crate::queues::queue_pair::QueuePair;
 
 impl<N: Carrier> Connection<N> {

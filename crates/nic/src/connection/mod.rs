@@ -22,7 +22,9 @@ use weft_wire::terminate::TerminateCode;
 use self::nudges::Nudges;
 use crate::error::{PostError, RefusedStart};
 use crate::ids::UpperId;
-use crate::lower::{Carrier, Got, Io, Lower, Passed, ReceiveError, SendError, StreamCell};
+use crate::lower::{
+    Carrier, Got, Io, Passed, Pollable as _, ReceiveError, Segments, SendError, Setup as _, StreamCell,
+};
 use crate::queues::queue_pair::QueuePair;
 
 pub(crate) use self::close::Ending;
@@ -390,7 +392,7 @@ impl<N: Carrier> Connection<N> {
         passed.then_some(Ok(()))
     }
 
-    /// Has a packet of at most `most` bytes written straight into its frame, as [`Lower::pass_packet`].
+    /// Has a packet of at most `most` bytes written straight into its frame, as [`Segments::pass_packet`].
     pub(crate) fn pass_packet(
         &mut self,
         most: usize,

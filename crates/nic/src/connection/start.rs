@@ -10,7 +10,7 @@ use weft_rdmap::{Stream, StreamConfig};
 use super::nudges::Nudges;
 use super::{Connection, Context, Ending, Outcome, Phase, Running};
 use crate::error::{ConnectionError, Error, RefusedStart};
-use crate::lower::{Accepted, Carrier, Drained, Lower, StartStep, Terms, Undecided};
+use crate::lower::{Accepted, Carrier, Drained, Segments as _, Setup as _, StartStep, Terms, Undecided};
 use crate::offer::{Offer, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
@@ -27,7 +27,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The deadline is for the peer's host alone. When that has taken the connection its program may take as long as it
-    /// likes: the lower layer tells when the host answers no more ([`Lower::check_peer`]).
+    /// likes: the lower layer tells when the host answers no more ([`Pollable::check_peer`]).
     pub(crate) fn waiting_for_program(self, host_patience: Duration) -> Self {
         Self { host_patience: Some(host_patience), ..self }
     }

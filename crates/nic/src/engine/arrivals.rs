@@ -14,7 +14,9 @@ use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
 use crate::ids::ConnectionHandle;
-use crate::lower::{Carrier, Inbox, Io, ListensAt, Lower, Route, Scratch as _};
+use crate::lower::{
+    Carrier, Datagrams as _, Inbox, Io, ListensAt, Pollable as _, Route, Scratch as _, Segments as _, Setup,
+};
 use crate::offer::{Offer, Transport};
 use crate::queues::queue_pair::QueuePair;
 
@@ -72,7 +74,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         &mut self,
         queue_pair: &Arc<QueuePair>,
         route: Route,
-        opening: <N::Lower as Lower<N, N::Scratch>>::Opening,
+        opening: <N::Lower as Setup<N, N::Scratch>>::Opening,
         patience: Patience,
     ) -> Result<Option<SocketAddr>, Error> {
         let route = route.checked()?;

@@ -6,7 +6,7 @@ use weft_base::Clock;
 use super::listening::{MOST_UNCONFIRMED, Yielding};
 use super::{Engine, Upper};
 use crate::connection::Connection;
-use crate::lower::{Carrier, Lower};
+use crate::lower::{Carrier, Pollable as _, Segments as _};
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// The application has accepted a call at this listener: the caller has to confirm, if it has not.

@@ -20,7 +20,8 @@ use super::lanes::{Brought, Desk, Lane, ServingEnd};
 use super::vain_watch::VainWatch;
 use crate::key::JobKey;
 use crate::lower::{
-    Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, Parcel, ParcelOf, RailPort, ServedPorts,
+    Carrier, DatagramKey, DatagramPorts, Datagrams as _, Destination, DoorOf, InboxEntry, Names, Parcel, ParcelOf,
+    RailPort, ServedPorts,
 };
 use crate::settings::Rails;
 
@@ -42,7 +43,7 @@ pub(super) struct Member<N: Carrier> {
     port: PortOf<N>,
     /// Where it is bound.
     local: Option<SocketAddr>,
-    door: Option<<N::Lower as Lower<N, N::Scratch>>::Door>,
+    door: Option<DoorOf<N>>,
     /// Who listens at it.
     pub(super) listener: Option<DefaultKey>,
     /// Its key among all ports that the network may tell of.
@@ -329,12 +330,12 @@ impl<N: Carrier> Datagrams<N> {
     }
 
     /// The door of a port, until it is put back.
-    pub(super) fn take_door(&mut self, key: DefaultKey) -> Option<<N::Lower as Lower<N, N::Scratch>>::Door> {
+    pub(super) fn take_door(&mut self, key: DefaultKey) -> Option<DoorOf<N>> {
         self.members.get_mut(key)?.door.take()
     }
 
     /// Puts it back.
-    pub(super) fn put_door(&mut self, key: DefaultKey, door: <N::Lower as Lower<N, N::Scratch>>::Door) {
+    pub(super) fn put_door(&mut self, key: DefaultKey, door: DoorOf<N>) {
         if let Some(member) = self.members.get_mut(key) {
             member.door = Some(door);
         }

@@ -15,7 +15,8 @@ use super::{Engine, Entry, Member, Upper};
 use crate::connection::{Connection, within_limits};
 use crate::error::{ConnectionError, RefusedStart};
 use crate::lower::{
-    Carrier, Datagram, DatagramKey, DatagramPorts, Inbox, InboxEntry, Io, Knocked, Lower, ParcelOf, Route, Stray,
+    Carrier, Datagram, DatagramKey, DatagramPorts, Datagrams as _, Inbox, InboxEntry, Io, Knocked, ParcelOf, Route,
+    Stray,
 };
 use crate::offer::Offer;
 use crate::settings::Rails;

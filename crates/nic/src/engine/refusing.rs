@@ -64,7 +64,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Tells a caller that there are no descriptors for it, and whoever waits for requests that it was refused.
     pub(super) fn refuse_for_shortage(&mut self, listener: DefaultKey, caller: DefaultKey) {
         let Some(connection) = self.connection(caller) else { return };
-        let remote = crate::lower::Lower::<N, N::Scratch>::remote_address(&connection.lower);
+        let remote = crate::lower::Segments::<N::Scratch>::remote_address(&connection.lower);
         let error = ConnectionError::Local(Box::new(Error::Port(PortError::Exhausted)));
         if let Some(listening) = self.listening(listener) {
             listening.refuse(RefusedStart { remote, error });

@@ -9,7 +9,7 @@ use super::datagrams::COOL_AFTER_LOOKS;
 use super::lanes::{Bundle, Desk, Lane, ServingEnd};
 use super::ports::token;
 use super::vain_watch::VainWatch;
-use crate::lower::{Carrier, Leaving as _, LeavingOf, Lower as _, ParcelOf};
+use crate::lower::{Carrier, Datagrams as _, Leaving as _, LeavingOf, ParcelOf};
 
 /// Hints of one visit.
 pub(super) const HINTS_OF_A_TURN: usize = 64;

@@ -4,7 +4,7 @@ use weft_base::Clock;
 
 use super::shown::Showing;
 use super::{Engine, Member, Upper};
-use crate::lower::{Carrier, Lower};
+use crate::lower::{Carrier, Datagrams as _};
 use crate::rail_report::RailReport;
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {

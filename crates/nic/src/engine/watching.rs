@@ -10,7 +10,7 @@ use weft_base::{Clock, Interest};
 use super::ports::{Owner, token};
 use super::{Engine, LONGEST_DOZE, Member, Upper};
 use crate::connection::Connection;
-use crate::lower::{Carrier, Lower as _};
+use crate::lower::{Carrier, Pollable as _};
 
 /// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the
 /// operating system instead.

@@ -16,8 +16,9 @@ use super::mpa::{self, Mpa};
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names,
-    Passed, ReceiveError, Scratch, SendError, Sent, StartStep, Stray, StreamCell, Told, Undecided,
+    Above, Accepted, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, Knocked, ListensAt, Names,
+    Passed, Pollable, ReceiveError, Scratch, Segments, SendError, Sent, Setup, StartStep, Stray, StreamCell, Told,
+    Undecided,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -124,7 +125,7 @@ macro_rules! each {
 
 impl<N: Network> Trying<N> {
     /// Drives one of the two. When it has failed it is gone.
-    fn drive_one<L: Lower<N, S>, S>(one: &mut Option<L>, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
+    fn drive_one<L: Setup<N, S>, S>(one: &mut Option<L>, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
         let Some(lower) = one else { return Ok(StartStep::Idle) };
         let step = lower.drive_start(io);
         if let Err(failure) = &step {
@@ -193,7 +194,7 @@ impl<N: Network> Choice<N> {
         let step = trying.drive_edge(io)?;
         if let Some(edge) = trying.edge.take_if(|_| matches!(step, StartStep::Ready(_))) {
             if let Some(mpa) = &mut trying.mpa {
-                Lower::<N, S>::abort(mpa, io);
+                Segments::<S>::abort(mpa, io);
             }
             *self = Self::Edge(edge);
             return Ok(step);
@@ -209,16 +210,13 @@ impl<N: Network> Choice<N> {
     }
 }
 
-impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
+impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Setup<N, S> for Choice<N> {
     type Opening = Opening;
-    type Door = EdgeDoor;
-    type Leaving = EdgeLeaving;
-    const MEASURES_TIME: bool = false;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
-        let edge = || <Edge as Lower<N, S>>::prepare(offer, private_data);
-        let mpa = || <Mpa<N::Port> as Lower<N, S>>::prepare(offer, private_data);
-        let shared = || <Mpa<N::Port> as Lower<N, S>>::prepare(&unchecked(*offer), private_data);
+        let edge = || <Edge as Setup<N, S>>::prepare(offer, private_data);
+        let mpa = || <Mpa<N::Port> as Setup<N, S>>::prepare(offer, private_data);
+        let shared = || <Mpa<N::Port> as Setup<N, S>>::prepare(&unchecked(*offer), private_data);
         Ok(match offer.transport {
             Transport::Iwarp => Opening::Mpa(mpa()?),
             Transport::Edge => Opening::Edge(edge()?),
@@ -232,15 +230,6 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
         matches!(opening, Opening::Edge(_) | Opening::Any { .. })
     }
 
-    fn listens_at(offer: &Offer) -> ListensAt {
-        use Transport::{Auto, Edge, SharedMemory, SharedMemoryOrIwarp};
-        ListensAt {
-            streams: offer.transport != Edge,
-            shared_memory: matches!(offer.transport, SharedMemory | SharedMemoryOrIwarp | Auto),
-            datagrams: matches!(offer.transport, Edge | Auto),
-        }
-    }
-
     fn connect(
         network: &mut N,
         remote: SocketAddr,
@@ -250,19 +239,19 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
         io: &mut Io<'_, S>,
     ) -> Result<Self, PortError> {
         Ok(match opening {
-            Opening::Mpa(opening) => Self::Mpa(Lower::<N, S>::connect(network, remote, options, opening, None, io)?),
+            Opening::Mpa(opening) => Self::Mpa(Setup::<N, S>::connect(network, remote, options, opening, None, io)?),
             Opening::Edge(opening) => {
-                Self::Edge(Lower::<N, S>::connect(network, remote, options, opening, datagrams, io)?)
+                Self::Edge(Setup::<N, S>::connect(network, remote, options, opening, datagrams, io)?)
             }
             Opening::Shared(opening) => Self::Mpa(Mpa::begin(network, remote, sharing(options), opening)?),
             Opening::SharedOr { shared, mpa } => match Self::connect_shared(network, remote, options, shared, mpa) {
                 Ok(shared) => shared,
-                Err(mpa) => Self::Mpa(Lower::<N, S>::connect(network, remote, options, mpa, None, io)?),
+                Err(mpa) => Self::Mpa(Setup::<N, S>::connect(network, remote, options, mpa, None, io)?),
             },
             Opening::Any { shared, edge, mpa } => match Self::connect_shared(network, remote, options, shared, mpa) {
                 Ok(shared) => shared,
                 Err(opening) => {
-                    let edge = Lower::<N, S>::connect(network, remote, options, edge, datagrams, io)?;
+                    let edge = Setup::<N, S>::connect(network, remote, options, edge, datagrams, io)?;
                     let beside = Some(Beside { opening, options, at: Some(io.now + BESIDE_AFTER) });
                     Self::Trying(Box::new(Trying { edge: Some(edge), mpa: None, beside, remote, error: None }))
                 }
@@ -272,7 +261,7 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
 
     fn try_another(&mut self, network: &mut N, now: Time) {
         let Self::Trying(trying) = self else { return };
-        let is_heard = trying.edge.as_ref().is_some_and(|edge| !Lower::<N, S>::is_connecting(edge));
+        let is_heard = trying.edge.as_ref().is_some_and(|edge| !Setup::<N, S>::is_connecting(edge));
         let is_due = |beside: &mut Beside| !is_heard && beside.at.is_some_and(|at| at <= now);
         let Some(Beside { opening, options, .. }) = trying.beside.take_if(is_due) else { return };
         match Mpa::begin(network, trying.remote, options, opening) {
@@ -283,30 +272,36 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
 
     fn respond(port: N::Port, offer: Offer) -> Self {
         let offer = if port.keeps_bytes() { unchecked(offer) } else { offer };
-        Self::Mpa(<Mpa<N::Port> as Lower<N, S>>::respond(port, offer))
+        Self::Mpa(<Mpa<N::Port> as Setup<N, S>>::respond(port, offer))
     }
 
     fn timed_out(waited_for: Duration) -> StartError {
-        <Mpa<N::Port> as Lower<N, S>>::timed_out(waited_for)
+        <Mpa<N::Port> as Setup<N, S>>::timed_out(waited_for)
     }
 
     fn drive_start(&mut self, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
         match self {
-            Self::Mpa(lower) => Lower::<N, S>::drive_start(lower, io),
-            Self::Edge(lower) => Lower::<N, S>::drive_start(lower, io),
+            Self::Mpa(lower) => Setup::<N, S>::drive_start(lower, io),
+            Self::Edge(lower) => Setup::<N, S>::drive_start(lower, io),
             Self::Trying(_) => self.drive_both(io),
         }
     }
 
     fn is_connecting(&self) -> bool {
-        each!(self, lower => Lower::<N, S>::is_connecting(lower), trying trying => {
-            let edge = trying.edge.as_ref().is_none_or(|edge| Lower::<N, S>::is_connecting(edge));
-            edge && trying.mpa.as_ref().is_none_or(|mpa| Lower::<N, S>::is_connecting(mpa))
+        each!(self, lower => Setup::<N, S>::is_connecting(lower), trying trying => {
+            let edge = trying.edge.as_ref().is_none_or(|edge| Setup::<N, S>::is_connecting(edge));
+            edge && trying.mpa.as_ref().is_none_or(|mpa| Setup::<N, S>::is_connecting(mpa))
+        })
+    }
+
+    fn why_late(&self) -> Option<ConnectionError> {
+        each!(self, lower => Setup::<N, S>::why_late(lower), trying trying => {
+            trying.edge.as_ref().and_then(|edge| Setup::<N, S>::why_late(edge))
         })
     }
 
     fn request(&self) -> Option<RequestInfo> {
-        each!(self, lower => Lower::<N, S>::request(lower), trying _ => None)
+        each!(self, lower => Setup::<N, S>::request(lower), trying _ => None)
     }
 
     fn accept(
@@ -315,21 +310,21 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
         depths: Option<(u16, u16)>,
         io: &mut Io<'_, S>,
     ) -> Result<Accepted, Undecided> {
-        each!(self, lower => Lower::<N, S>::accept(lower, private_data, depths, io), trying _ => Err(Undecided::Gone))
+        each!(self, lower => Setup::<N, S>::accept(lower, private_data, depths, io), trying _ => Err(Undecided::Gone))
     }
 
     fn reject(&mut self, private_data: &[u8], io: &mut Io<'_, S>) -> Result<Drained, Undecided> {
-        each!(self, lower => Lower::<N, S>::reject(lower, private_data, io), trying _ => Err(Undecided::Gone))
+        each!(self, lower => Setup::<N, S>::reject(lower, private_data, io), trying _ => Err(Undecided::Gone))
     }
 
     fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_, S>) -> Drained {
-        each!(self, lower => Lower::<N, S>::fail_start(lower, error, io), trying trying => {
+        each!(self, lower => Setup::<N, S>::fail_start(lower, error, io), trying trying => {
             if let Some(edge) = &mut trying.edge {
-                Lower::<N, S>::fail_start(edge, error, io);
+                Setup::<N, S>::fail_start(edge, error, io);
             }
             match trying.mpa.take() {
                 Some(mut mpa) => {
-                    let drained = Lower::<N, S>::fail_start(&mut mpa, error, io);
+                    let drained = Setup::<N, S>::fail_start(&mut mpa, error, io);
                     *self = Self::Mpa(mpa);
                     drained
                 }
@@ -339,24 +334,21 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
     }
 
     fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, io: &mut Io<'_, S>) -> StreamCell {
-        each!(self, lower => Lower::<N, S>::establish(lower, stream, queue_pair, io), trying _ => {
+        each!(self, lower => Setup::<N, S>::establish(lower, stream, queue_pair, io), trying _ => {
             StreamCell::Own(Box::new(stream))
         })
     }
+}
 
+impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Segments<S> for Choice<N> {
     #[inline]
     fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
-        each!(self, lower => Lower::<N, S>::transmit(lower, above, most, io), trying _ => Ok(Sent::default()))
+        each!(self, lower => Segments::<S>::transmit(lower, above, most, io), trying _ => Ok(Sent::default()))
     }
 
     #[inline]
     fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
-        each!(self, lower => Lower::<N, S>::receive(lower, above, io), trying _ => Ok(Got::Nothing))
-    }
-
-    #[inline]
-    fn is_still(&mut self) -> bool {
-        each!(self, lower => Lower::<N, S>::is_still(lower), trying _ => false)
+        each!(self, lower => Segments::<S>::receive(lower, above, io), trying _ => Ok(Got::Nothing))
     }
 
     #[inline]
@@ -367,122 +359,101 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
         io: &mut Io<'_, S>,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
-        each!(self, lower => Lower::<N, S>::pass_packet(lower, above, most, io, write), trying _ => Passed::Not)
+        each!(self, lower => Segments::<S>::pass_packet(lower, above, most, io, write), trying _ => Passed::Not)
     }
 
     #[inline]
     fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
-        each!(self, lower => Lower::<N, S>::pass_request(lower, above, request, io), trying _ => false)
+        each!(self, lower => Segments::<S>::pass_request(lower, above, request, io), trying _ => false)
     }
 
     #[inline]
     fn owes_completion(&self) -> bool {
-        each!(self, lower => Lower::<N, S>::owes_completion(lower), trying _ => false)
-    }
-
-    fn has_unsent(&self) -> bool {
-        each!(self, lower => Lower::<N, S>::has_unsent(lower), trying _ => false)
-    }
-
-    #[inline]
-    fn lets_pass(&self, now: Time) -> bool {
-        each!(self, lower => Lower::<N, S>::lets_pass(lower, now), trying _ => false)
-    }
-
-    #[inline]
-    fn is_idle(&self, now: Time) -> bool {
-        match self {
-            Self::Mpa(lower) => !Lower::<N, S>::has_unsent(lower),
-            Self::Edge(lower) => Lower::<N, S>::is_idle(lower, now),
-            Self::Trying(_) => false,
-        }
+        each!(self, lower => Segments::<S>::owes_completion(lower), trying _ => false)
     }
 
     fn clear_unsent(&mut self, io: &mut Io<'_, S>) {
-        each!(self, lower => Lower::<N, S>::clear_unsent(lower, io), trying _ => {});
+        each!(self, lower => Segments::<S>::clear_unsent(lower, io), trying _ => {});
     }
 
     fn clear_received(&mut self, io: &mut Io<'_, S>) {
-        each!(self, lower => Lower::<N, S>::clear_received(lower, io), trying _ => {});
-    }
-
-    fn received_bytes(&self) -> u32 {
-        each!(self, lower => Lower::<N, S>::received_bytes(lower), trying _ => 0)
+        each!(self, lower => Segments::<S>::clear_received(lower, io), trying _ => {});
     }
 
     fn close_send(&mut self) {
-        each!(self, lower => Lower::<N, S>::close_send(lower), trying _ => {});
+        each!(self, lower => Segments::<S>::close_send(lower), trying _ => {});
     }
 
     fn abort(&mut self, io: &mut Io<'_, S>) {
-        each!(self, lower => Lower::<N, S>::abort(lower, io), trying trying => {
+        each!(self, lower => Segments::<S>::abort(lower, io), trying trying => {
             if let Some(mpa) = &mut trying.mpa {
-                Lower::<N, S>::abort(mpa, io);
+                Segments::<S>::abort(mpa, io);
             }
         });
     }
 
     fn drain(&mut self, io: &mut Io<'_, S>) -> Drained {
-        each!(self, lower => Lower::<N, S>::drain(lower, io), trying _ => Drained::Over)
-    }
-
-    #[inline]
-    fn rests(&self) -> bool {
-        each!(self, lower => Lower::<N, S>::rests(lower), trying _ => false)
-    }
-
-    fn is_confirmed(&self) -> bool {
-        each!(self, lower => Lower::<N, S>::is_confirmed(lower), trying _ => true)
-    }
-
-    fn lacks_receive(&self) -> bool {
-        each!(self, lower => Lower::<N, S>::lacks_receive(lower), trying _ => false)
-    }
-
-    fn is_closed_by_peer(&self) -> bool {
-        each!(self, lower => Lower::<N, S>::is_closed_by_peer(lower), trying _ => false)
+        each!(self, lower => Segments::<S>::drain(lower, io), trying _ => Drained::Over)
     }
 
     fn unacknowledged(&self) -> usize {
-        each!(self, lower => Lower::<N, S>::unacknowledged(lower), trying _ => 0)
-    }
-
-    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
-        each!(self, lower => Lower::<N, S>::check_peer(lower, now), trying trying => {
-            trying.mpa.as_mut().map_or(Ok(()), |mpa| Lower::<N, S>::check_peer(mpa, now))
-        })
+        each!(self, lower => Segments::<S>::unacknowledged(lower), trying _ => 0)
     }
 
     fn local_address(&self) -> Option<SocketAddr> {
-        each!(self, lower => Lower::<N, S>::local_address(lower), trying trying => match (&trying.edge, &trying.mpa) {
-            (Some(edge), _) => Lower::<N, S>::local_address(edge),
-            (None, mpa) => mpa.as_ref().and_then(|mpa| Lower::<N, S>::local_address(mpa)),
+        each!(self, lower => Segments::<S>::local_address(lower), trying trying => match (&trying.edge, &trying.mpa) {
+            (Some(edge), _) => Segments::<S>::local_address(edge),
+            (None, mpa) => mpa.as_ref().and_then(|mpa| Segments::<S>::local_address(mpa)),
         })
     }
 
     fn remote_address(&self) -> SocketAddr {
-        each!(self, lower => Lower::<N, S>::remote_address(lower), trying trying => trying.remote)
+        each!(self, lower => Segments::<S>::remote_address(lower), trying trying => trying.remote)
     }
 
     fn transport(&self) -> Transport {
-        each!(self, lower => Lower::<N, S>::transport(lower), trying _ => Transport::Auto)
+        each!(self, lower => Segments::<S>::transport(lower), trying _ => Transport::Auto)
+    }
+}
+
+impl<N: Network> Pollable<N> for Choice<N> {
+    const MEASURES_TIME: bool = false;
+
+    #[inline]
+    fn is_still(&mut self) -> bool {
+        each!(self, lower => Pollable::<N>::is_still(lower), trying _ => false)
     }
 
-    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
-        each!(self, lower => Lower::<N, S>::report_rails(lower, ports, now, reports), trying _ => {});
+    fn has_unsent(&self) -> bool {
+        each!(self, lower => Pollable::<N>::has_unsent(lower), trying _ => false)
     }
 
-    fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError> {
-        each!(self, lower => Lower::<N, S>::arm(lower, network, index, token, interest), trying trying => {
-            match &mut trying.mpa {
-                Some(mpa) if interest != Interest::NOTHING => {
-                    let is_connecting = Lower::<N, S>::is_connecting(mpa);
-                    let interest = Interest { readable: !is_connecting, writable: is_connecting, ..interest };
-                    Lower::<N, S>::arm(mpa, network, index, token, interest)
-                }
-                Some(mpa) => Lower::<N, S>::arm(mpa, network, index, token, interest),
-                None => Ok(()),
-            }
+    #[inline]
+    fn lets_pass(&self, now: Time) -> bool {
+        each!(self, lower => Pollable::<N>::lets_pass(lower, now), trying _ => false)
+    }
+
+    #[inline]
+    fn is_idle(&self, now: Time) -> bool {
+        match self {
+            Self::Mpa(lower) => !Pollable::<N>::has_unsent(lower),
+            Self::Edge(lower) => Pollable::<N>::is_idle(lower, now),
+            Self::Trying(_) => false,
+        }
+    }
+
+    #[inline]
+    fn rests(&self) -> bool {
+        each!(self, lower => Pollable::<N>::rests(lower), trying _ => false)
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Time> {
+        each!(self, lower => Pollable::<N>::next_timeout(lower), trying trying => {
+            let edge = trying.edge.as_ref();
+            let is_heard = edge.is_some_and(|edge| !Setup::<N, Either>::is_connecting(edge));
+            let beside = trying.beside.as_ref().and_then(|beside| beside.at).filter(|_| !is_heard);
+            [edge.and_then(|edge| Pollable::<N>::next_timeout(edge)), beside].into_iter().flatten().min()
         })
     }
 
@@ -490,71 +461,109 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Lower<N, S> for Choice<N> {
     fn may_time_out_before(&self, at: Time) -> bool {
         match self {
             Self::Mpa(_) => false,
-            Self::Edge(lower) => Lower::<N, S>::may_time_out_before(lower, at),
+            Self::Edge(lower) => Pollable::<N>::may_time_out_before(lower, at),
             Self::Trying(_) => true,
         }
     }
 
-    #[inline]
-    fn next_timeout(&self) -> Option<Time> {
-        each!(self, lower => Lower::<N, S>::next_timeout(lower), trying trying => {
-            let edge = trying.edge.as_ref();
-            let is_heard = edge.is_some_and(|edge| !Lower::<N, S>::is_connecting(edge));
-            let beside = trying.beside.as_ref().and_then(|beside| beside.at).filter(|_| !is_heard);
-            [edge.and_then(|edge| Lower::<N, S>::next_timeout(edge)), beside].into_iter().flatten().min()
+    fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError> {
+        each!(self, lower => Pollable::<N>::arm(lower, network, index, token, interest), trying trying => {
+            match &mut trying.mpa {
+                Some(mpa) if interest != Interest::NOTHING => {
+                    let is_connecting = Setup::<N, Either>::is_connecting(mpa);
+                    let interest = Interest { readable: !is_connecting, writable: is_connecting, ..interest };
+                    Pollable::<N>::arm(mpa, network, index, token, interest)
+                }
+                Some(mpa) => Pollable::<N>::arm(mpa, network, index, token, interest),
+                None => Ok(()),
+            }
         })
     }
 
-    fn why_late(&self) -> Option<ConnectionError> {
-        each!(self, lower => Lower::<N, S>::why_late(lower), trying trying => {
-            trying.edge.as_ref().and_then(|edge| Lower::<N, S>::why_late(edge))
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
+        each!(self, lower => Pollable::<N>::check_peer(lower, now), trying trying => {
+            trying.mpa.as_mut().map_or(Ok(()), |mpa| Pollable::<N>::check_peer(mpa, now))
         })
     }
 
-    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Door {
-        <Edge as Lower<N, S>>::door(host, secret, key)
+    fn received_bytes(&self) -> u32 {
+        each!(self, lower => Pollable::<N>::received_bytes(lower), trying _ => 0)
     }
 
-    fn destination(datagram: &[u8]) -> Destination {
-        <Edge as Lower<N, S>>::destination(datagram)
+    fn is_confirmed(&self) -> bool {
+        each!(self, lower => Pollable::<N>::is_confirmed(lower), trying _ => true)
     }
 
-    fn is_good(datagram: &[u8]) -> bool {
-        <Edge as Lower<N, S>>::is_good(datagram)
+    fn is_closed_by_peer(&self) -> bool {
+        each!(self, lower => Pollable::<N>::is_closed_by_peer(lower), trying _ => false)
     }
 
-    fn take_told(&mut self, told: &Told, now: Time) {
-        if let Self::Edge(edge) = self {
-            Lower::<N, S>::take_told(edge, told, now);
+    fn lacks_receive(&self) -> bool {
+        each!(self, lower => Pollable::<N>::lacks_receive(lower), trying _ => false)
+    }
+}
+
+impl<N: Network, S> Datagrams<S> for Choice<N> {
+    type Door = EdgeDoor;
+    type Leaving = EdgeLeaving;
+
+    fn listens_at(offer: &Offer) -> ListensAt {
+        use Transport::{Auto, Edge, SharedMemory, SharedMemoryOrIwarp};
+        ListensAt {
+            streams: offer.transport != Edge,
+            shared_memory: matches!(offer.transport, SharedMemory | SharedMemoryOrIwarp | Auto),
+            datagrams: matches!(offer.transport, Edge | Auto),
         }
     }
 
+    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Door {
+        <Edge as Datagrams<S>>::door(host, secret, key)
+    }
+
+    fn destination(datagram: &[u8]) -> Destination {
+        <Edge as Datagrams<S>>::destination(datagram)
+    }
+
+    fn is_good(datagram: &[u8]) -> bool {
+        <Edge as Datagrams<S>>::is_good(datagram)
+    }
+
+    fn quoted(quote: &[u8]) -> Destination {
+        <Edge as Datagrams<S>>::quoted(quote)
+    }
+
     fn knock(door: &mut Self::Door, stray: &Stray<'_>, io: &mut Io<'_, S>, answer: &mut Vec<u8>) -> Knocked<Self> {
-        <Edge as Lower<N, S>>::knock(door, stray, io, answer).map(Self::Edge)
+        <Edge as Datagrams<S>>::knock(door, stray, io, answer).map(Self::Edge)
     }
 
     fn names(&self) -> Option<(DatagramKey, Names)> {
         match self {
             Self::Mpa(_) => None,
-            Self::Edge(edge) => Lower::<N, S>::names(edge),
-            Self::Trying(trying) => trying.edge.as_ref().and_then(|edge| Lower::<N, S>::names(edge)),
+            Self::Edge(edge) => Datagrams::<S>::names(edge),
+            Self::Trying(trying) => trying.edge.as_ref().and_then(|edge| Datagrams::<S>::names(edge)),
         }
     }
 
-    fn quoted(quote: &[u8]) -> Destination {
-        <Edge as Lower<N, S>>::quoted(quote)
+    fn take_told(&mut self, told: &Told, now: Time) {
+        if let Self::Edge(edge) = self {
+            Datagrams::<S>::take_told(edge, told, now);
+        }
     }
 
     fn take_hint(&mut self, hint: &Hint, now: Time) {
         match self {
             Self::Mpa(_) => {}
-            Self::Edge(edge) => Lower::<N, S>::take_hint(edge, hint, now),
+            Self::Edge(edge) => Datagrams::<S>::take_hint(edge, hint, now),
             Self::Trying(trying) => {
                 if let Some(edge) = &mut trying.edge {
-                    Lower::<N, S>::take_hint(edge, hint, now);
+                    Datagrams::<S>::take_hint(edge, hint, now);
                 }
             }
         }
+    }
+
+    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
+        each!(self, lower => Datagrams::<S>::report_rails(lower, ports, now, reports), trying _ => {});
     }
 }
 

@@ -28,7 +28,7 @@ pub struct RailPort {
 }
 
 /// The datagram ports of an engine. Many connections share one; the engine receives, and knows from
-/// [`Lower::destination`](crate::lower::Lower::destination) for whom a datagram is.
+/// [`Datagrams::destination`](crate::lower::Datagrams::destination) for whom a datagram is.
 pub trait DatagramPorts: ServedPorts {
     /// Sends, as [`weft_base::DatagramPort::send`].
     ///
@@ -208,7 +208,7 @@ pub struct Datagram<'a> {
     pub to: Option<LocalAddress>,
     /// Its mark.
     pub ecn: Ecn,
-    /// [`Lower::is_good`](crate::lower::Lower::is_good) has said so already, on another core.
+    /// [`Datagrams::is_good`](crate::lower::Datagrams::is_good) has said so already, on another core.
     pub is_checked: bool,
 }
 

@@ -12,7 +12,7 @@
 //!   them no more;
 //! - what the stream refuses without blame ends nothing: what it knows is acknowledged again, what it can't take now is
 //!   offered again later;
-//! - acknowledgements are taken in [`Lower::transmit`] as well, for after an error, or [`Got::Over`], nothing is
+//! - acknowledgements are taken in [`Segments::transmit`] as well, for after an error, or [`Got::Over`], nothing is
 //!   received;
 //! - [`Got::End`] comes when everything before the peer's last word is in place.
 //!
@@ -39,9 +39,9 @@ pub use self::datagrams::{
     Told,
 };
 pub use self::io::{Io, Scratch};
-pub use self::seam::Lower;
+pub use self::seam::{Datagrams, Lower, Pollable, Segments, Setup};
 pub use self::stack::{Carrier, Stack};
-pub(crate) use self::stack::{LeavingOf, ParcelOf};
+pub(crate) use self::stack::{DoorOf, LeavingOf, ParcelOf};
 pub use self::words::{
     Accepted, Drained, Got, Knocked, ListensAt, MOST_PASSED, Passed, ReceiveError, Route, SendError, Sent, StartStep,
     Terms, Undecided,

@@ -20,18 +20,11 @@ use crate::offer::{Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
 
-/// A lower layer under one connection. No call blocks.
-pub trait Lower<N: Network, S>: Sized {
+/// How a connection comes about. `N`: the network; `S`: what the layer uses of its engine ([`Io::scratch`]). No call
+/// blocks.
+pub trait Setup<N: Network, S>: Sized {
     /// What a connection is begun with.
     type Opening;
-    /// What stands at each datagram port, and answers those that it does not know. `()` where there are none.
-    type Door: Send;
-    /// What leaves by a port that another engine serves. `()` where there are no datagram ports.
-    type Leaving: Leaving;
-    /// It measures times, so [`Io::now`] must be of the very turn: else it may be some turns old.
-    const MEASURES_TIME: bool = false;
-
-    // --- set-up
 
     /// Prepares the first word of a connection that is begun here.
     ///
@@ -39,7 +32,12 @@ pub trait Lower<N: Network, S>: Sized {
     /// A setting is not possible.
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse>;
 
-    /// Begins to connect: over `datagrams` where [`Lower::calls_by_datagrams`] says so.
+    /// Whether a connection that is begun so needs a datagram port.
+    fn calls_by_datagrams(_opening: &Self::Opening) -> bool {
+        false
+    }
+
+    /// Begins to connect: over `datagrams` where [`Setup::calls_by_datagrams`] says so.
     ///
     /// # Errors
     /// The address can't be used, or the operating system refused.
@@ -52,7 +50,7 @@ pub trait Lower<N: Network, S>: Sized {
         io: &mut Io<'_, S>,
     ) -> Result<Self, PortError>;
 
-    /// It is later than [`Lower::next_timeout`] while the connection is set up: another way may be tried as well.
+    /// It is later than [`Pollable::next_timeout`] while the connection is set up: another way may be tried as well.
     fn try_another(&mut self, _network: &mut N, _now: Time) {}
 
     /// A connection that a peer has begun.
@@ -64,11 +62,17 @@ pub trait Lower<N: Network, S>: Sized {
     /// Goes on with the set-up.
     ///
     /// # Errors
-    /// It has failed; [`Lower::fail_start`] is next.
+    /// It has failed; [`Setup::fail_start`] is next.
     fn drive_start(&mut self, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError>;
 
     /// Whether the peer's host has not answered yet.
     fn is_connecting(&self) -> bool;
+
+    /// What is known of why a call has come to nothing, when its time is over: what the peer did not prove, or what the
+    /// network has said of its address so far, which may change.
+    fn why_late(&self) -> Option<ConnectionError> {
+        None
+    }
 
     /// The request that waits for a decision.
     fn request(&self) -> Option<RequestInfo>;
@@ -84,22 +88,23 @@ pub trait Lower<N: Network, S>: Sized {
         io: &mut Io<'_, S>,
     ) -> Result<Accepted, Undecided>;
 
-    /// Rejects the request that waits; [`Lower::drain`] sends the rest of the answer.
+    /// Rejects the request that waits; [`Segments::drain`] sends the rest of the answer.
     ///
     /// # Errors
     /// It can't be rejected.
     fn reject(&mut self, private_data: &[u8], io: &mut Io<'_, S>) -> Result<Drained, Undecided>;
 
     /// The set-up is over without a connection. Says what the peer is to be told, or breaks the port; what is not said
-    /// yet is for [`Lower::drain`].
+    /// yet is for [`Segments::drain`].
     fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_, S>) -> Drained;
 
     /// The connection stands: from here on segments of this stream go and come. Says how the stream is held, and counts
     /// what the connection is beside that.
     fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, io: &mut Io<'_, S>) -> StreamCell;
+}
 
-    // --- segments
-
+/// What goes and comes once a connection stands, and its end. No call blocks.
+pub trait Segments<S> {
     /// Takes segments and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
     ///
     /// # Errors
@@ -111,12 +116,6 @@ pub trait Lower<N: Network, S>: Sized {
     /// # Errors
     /// It can't go on.
     fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError>;
-
-    /// Whether [`Lower::receive`] and [`Lower::transmit`] would find nothing that has come since they were called last,
-    /// which is known without asking the port's system.
-    fn is_still(&mut self) -> bool {
-        false
-    }
 
     /// Has a packet of at most `most` bytes written straight to where it is sent from. `write` says how long it has
     /// become, or that there is none; it is asked only where a packet can go.
@@ -132,15 +131,55 @@ pub trait Lower<N: Network, S>: Sized {
 
     /// Sends a Send or Write of at most [`MOST_PASSED`] bytes at once, from where the caller has it, where it fits one
     /// segment. Returns whether that was done: it is complete then, or the stream has it among those under way
-    /// ([`Lower::owes_completion`]). Only where nothing that was taken from the stream waits to be sent
-    /// ([`Lower::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
+    /// ([`Segments::owes_completion`]). Only where nothing that was taken from the stream waits to be sent
+    /// ([`Pollable::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
     fn pass_request<A: Above>(&mut self, _above: &mut A, _request: &SendRequest, _io: &mut Io<'_, S>) -> bool {
         false
     }
 
-    /// Whether a request that passes completes later, when this layer answers for it: then [`Lower::pass_request`]
+    /// Whether a request that passes completes later, when this layer answers for it: then [`Segments::pass_request`]
     /// hands those whose completion is told to [`Stream::pass_owed`].
     fn owes_completion(&self) -> bool {
+        false
+    }
+
+    /// Throws away what has not been sent.
+    fn clear_unsent(&mut self, io: &mut Io<'_, S>);
+
+    /// Throws away what has been received of a segment.
+    fn clear_received(&mut self, io: &mut Io<'_, S>);
+
+    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on. What of that can't be
+    /// sent at once counts in [`Pollable::has_unsent`].
+    fn close_send(&mut self);
+
+    /// Breaks the connection at once.
+    fn abort(&mut self, io: &mut Io<'_, S>);
+
+    /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
+    fn drain(&mut self, io: &mut Io<'_, S>) -> Drained;
+
+    /// Bytes that the peer's host has not acknowledged, as [`weft_base::Port::unacknowledged`].
+    fn unacknowledged(&self) -> usize;
+
+    /// The address of this end, where it is known.
+    fn local_address(&self) -> Option<SocketAddr>;
+
+    /// The address of the other end.
+    fn remote_address(&self) -> SocketAddr;
+
+    /// What carries it, as far as that is decided.
+    fn transport(&self) -> Transport;
+}
+
+/// What there is to do, when, and who tells of it.
+pub trait Pollable<N: Network> {
+    /// It measures times, so [`Io::now`] must be of the very turn: else it may be some turns old.
+    const MEASURES_TIME: bool = false;
+
+    /// Whether [`Segments::receive`] and [`Segments::transmit`] would find nothing that has come since they were called
+    /// last, which is known without asking the port's system.
+    fn is_still(&mut self) -> bool {
         false
     }
 
@@ -154,31 +193,10 @@ pub trait Lower<N: Network, S>: Sized {
     }
 
     /// Whether it has nothing to do until something comes, the stream has something, or a time has come
-    /// ([`Lower::next_timeout`]).
+    /// ([`Pollable::next_timeout`]).
     fn is_idle(&self, _now: Time) -> bool {
         false
     }
-
-    /// Throws away what has not been sent.
-    fn clear_unsent(&mut self, io: &mut Io<'_, S>);
-
-    /// Throws away what has been received of a segment.
-    fn clear_received(&mut self, io: &mut Io<'_, S>);
-
-    /// Bytes of the stream that are here but not handed up: of a segment of which the rest is missing.
-    fn received_bytes(&self) -> u32;
-
-    // --- the end, and the ports
-
-    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on. What of that can't be
-    /// sent at once counts in [`Lower::has_unsent`].
-    fn close_send(&mut self);
-
-    /// Breaks the connection at once.
-    fn abort(&mut self, io: &mut Io<'_, S>);
-
-    /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
-    fn drain(&mut self, io: &mut Io<'_, S>) -> Drained;
 
     /// Whether there is nothing to do until something comes, something is posted, or a time has come: then it need
     /// not be looked at. For layers that are brought what has come ([`Io::inbox`]).
@@ -186,42 +204,15 @@ pub trait Lower<N: Network, S>: Sized {
         false
     }
 
-    /// Whether the peer has shown that it knows that it was accepted. Until then there is no connection.
-    fn is_confirmed(&self) -> bool {
+    /// When it must be driven though nothing has come: retransmissions, delayed acknowledgements, probes.
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// Whether [`Pollable::next_timeout`] may be earlier than `at`.
+    #[inline]
+    fn may_time_out_before(&self, _at: Time) -> bool {
         true
-    }
-
-    /// Whether the peer has no receive for a Send that was taken for sending.
-    fn lacks_receive(&self) -> bool {
-        false
-    }
-
-    /// Whether the peer has closed, though not all that was sent to it is in place ([`Got::End`] comes when it is).
-    fn is_closed_by_peer(&self) -> bool {
-        false
-    }
-
-    /// Bytes that the peer's host has not acknowledged, as [`weft_base::Port::unacknowledged`].
-    fn unacknowledged(&self) -> usize;
-
-    /// Looks whether the peer's host still answers, as [`weft_base::Port::check_peer`].
-    ///
-    /// # Errors
-    /// It does not.
-    fn check_peer(&mut self, now: Time) -> Result<(), PortError>;
-
-    /// The address of this end, where it is known.
-    fn local_address(&self) -> Option<SocketAddr>;
-
-    /// The address of the other end.
-    fn remote_address(&self) -> SocketAddr;
-
-    /// What carries it, as far as that is decided.
-    fn transport(&self) -> Transport;
-
-    /// Adds what others are told of its rails, if it has any.
-    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
-        let _ = (ports, now, reports);
     }
 
     /// How many ports it has, which the network tells of one by one. At most 16, and always as many.
@@ -230,39 +221,49 @@ pub trait Lower<N: Network, S>: Sized {
     }
 
     /// Asks the network to report `token` once when there is something to do at the port with this index. Room is asked
-    /// for whenever [`Lower::has_unsent`] says so; a layer that waits for something else leaves that out.
+    /// for whenever [`Pollable::has_unsent`] says so; a layer that waits for something else leaves that out.
     ///
     /// # Errors
     /// The operating system refused: it is looked at instead.
     fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError>;
 
-    /// When it must be driven though nothing has come: retransmissions, delayed acknowledgements, probes.
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
+    /// Looks whether the peer's host still answers, as [`weft_base::Port::check_peer`].
+    ///
+    /// # Errors
+    /// It does not.
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError>;
 
-    /// Whether [`Lower::next_timeout`] may be earlier than `at`.
-    #[inline]
-    fn may_time_out_before(&self, _at: Time) -> bool {
+    /// Bytes of the stream that are here but not handed up: of a segment of which the rest is missing.
+    fn received_bytes(&self) -> u32;
+
+    /// Whether the peer has shown that it knows that it was accepted. Until then there is no connection.
+    fn is_confirmed(&self) -> bool {
         true
     }
 
-    // --- datagram ports, which belong to the engine
-
-    /// Whether a connection that is begun so needs a datagram port.
-    fn calls_by_datagrams(_opening: &Self::Opening) -> bool {
+    /// Whether the peer has closed, though not all that was sent to it is in place ([`Got::End`] comes when it is).
+    fn is_closed_by_peer(&self) -> bool {
         false
     }
+
+    /// Whether the peer has no receive for a Send that was taken for sending.
+    fn lacks_receive(&self) -> bool {
+        false
+    }
+}
+
+/// What a lower layer over datagrams says of its engine's ports, and is told. Where there are none, what is written
+/// here is enough.
+pub trait Datagrams<S>: Sized {
+    /// What stands at each datagram port, and answers those that it does not know. `()` where there are none.
+    type Door: Send;
+
+    /// What leaves by a port that another engine serves. `()` where there are no datagram ports.
+    type Leaving: Leaving;
 
     /// What a listener with this offer listens at: ports for streams, and a datagram port with the same number.
     fn listens_at(_offer: &Offer) -> ListensAt {
         ListensAt { streams: true, shared_memory: false, datagrams: false }
-    }
-
-    /// What is known of why a call has come to nothing, when its time is over: what the peer did not prove, or what the
-    /// network has said of its address so far, which may change.
-    fn why_late(&self) -> Option<ConnectionError> {
-        None
     }
 
     /// Who stands at a new datagram port. `host`: as [`DatagramPorts::host_key`];
@@ -279,8 +280,10 @@ pub trait Lower<N: Network, S>: Sized {
         false
     }
 
-    /// What an engine that serves one of the connection's ports says of what it has sent.
-    fn take_told(&mut self, _told: &Told, _now: Time) {}
+    /// Whose datagram begins like this: somebody on the way quotes it.
+    fn quoted(_quote: &[u8]) -> Destination {
+        Destination::Nobody
+    }
 
     /// A datagram is for no connection. What is to be answered is written to `answer`.
     fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_, S>, _answer: &mut Vec<u8>) -> Knocked<Self> {
@@ -292,11 +295,19 @@ pub trait Lower<N: Network, S>: Sized {
         None
     }
 
-    /// Whose datagram begins like this: somebody on the way quotes it.
-    fn quoted(_quote: &[u8]) -> Destination {
-        Destination::Nobody
-    }
+    /// What an engine that serves one of the connection's ports says of what it has sent.
+    fn take_told(&mut self, _told: &Told, _now: Time) {}
 
-    /// Somebody on the way says something about what was sent, and quotes it: see [`Lower::quoted`].
+    /// Somebody on the way says something about what was sent, and quotes it: see [`Datagrams::quoted`].
     fn take_hint(&mut self, _hint: &Hint, _now: Time) {}
+
+    /// Adds what others are told of its rails, if it has any.
+    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
+        let _ = (ports, now, reports);
+    }
 }
+
+/// A lower layer under one connection.
+pub trait Lower<N: Network, S>: Setup<N, S> + Segments<S> + Pollable<N> + Datagrams<S> {}
+
+impl<N: Network, S, L: Setup<N, S> + Segments<S> + Pollable<N> + Datagrams<S>> Lower<N, S> for L {}

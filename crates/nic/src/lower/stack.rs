@@ -9,7 +9,7 @@ use super::edge::outbox::Outbox;
 use super::io::Scratch;
 use super::mpa::Mpa;
 use super::mpa::staging::Pool;
-use super::seam::Lower;
+use super::seam::{Datagrams, Lower};
 
 /// Gives a tag of [`Network::Stack`] its meaning.
 pub trait Stack<N: Network> {
@@ -50,8 +50,11 @@ where
     type Scratch = <N::Stack as Stack<N>>::Scratch;
 }
 
+/// What answers at the datagram ports of a network's lower layer.
+pub(crate) type DoorOf<N> = <<N as Carrier>::Lower as Datagrams<<N as Carrier>::Scratch>>::Door;
+
 /// A parcel of a network's lower layer, on its way out.
-pub(crate) type LeavingOf<N> = <<N as Carrier>::Lower as Lower<N, <N as Carrier>::Scratch>>::Leaving;
+pub(crate) type LeavingOf<N> = <<N as Carrier>::Lower as Datagrams<<N as Carrier>::Scratch>>::Leaving;
 
 /// A parcel of a network's lower layer.
 pub(crate) type ParcelOf<N> = <LeavingOf<N> as Leaving>::Parcel;

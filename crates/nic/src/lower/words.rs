@@ -48,10 +48,10 @@ pub struct Terms {
 /// What becomes of a request that was accepted.
 #[derive(Debug)]
 pub enum Accepted {
-    /// The connection stands: [`Lower::establish`](crate::lower::Lower::establish) is next.
+    /// The connection stands: [`establish`](super::Setup::establish) is next.
     Stands(Box<Terms>),
-    /// The caller has to confirm first, and then [`Lower::drive_start`](crate::lower::Lower::drive_start) says [`StartStep::Ready`]. The application is
-    /// told this of the connection.
+    /// The caller has to confirm first, and then [`drive_start`](super::Setup::drive_start) says [`StartStep::Ready`].
+    /// The application is told this of the connection.
     Awaits(Box<ConnectionInfo>),
 }
 
@@ -62,9 +62,10 @@ pub enum StartStep {
     Idle,
     /// Something was done; it goes on.
     Progress,
-    /// A request is here and waits for the application ([`Lower::accept`](crate::lower::Lower::accept), [`Lower::reject`](crate::lower::Lower::reject)).
+    /// A request is here and waits for the application ([`accept`](super::Setup::accept),
+    /// [`reject`](super::Setup::reject)).
     Request,
-    /// The peer has accepted: [`Lower::establish`](crate::lower::Lower::establish) is next.
+    /// The peer has accepted: [`establish`](super::Setup::establish) is next.
     Ready(Box<Terms>),
 }
 

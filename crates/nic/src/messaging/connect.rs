@@ -22,7 +22,7 @@ use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
 use crate::ids::State;
 use crate::lower::Route;
-use crate::lower::{Carrier, Lower as _};
+use crate::lower::{Carrier, Setup as _};
 use crate::offer::{
     ConnectionInfo, Extensions, MpaOffer, Offer, ReadyKind, ReadyKinds, RequestInfo, StartError, StartReason, Transport,
 };

@@ -14,7 +14,7 @@
 //! - It says when the other end has said its last word only when everything before that is in place.
 //! - When the stream takes nothing more, what still comes is thrown away and acknowledged, so that the other end can
 //!   end, too.
-//! - Whatever waits for time to pass is named in [`Lower::next_timeout`].
+//! - Whatever waits for time to pass is named in [`Pollable::next_timeout`].
 //!
 //! The bytes themselves go over a simulated port. The disorder is made at the receiving end, by a seed, before segments
 //! are handed up.
@@ -30,8 +30,8 @@ use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, Random, Time, Token};
 use weft_nic::lower::{
-    Above, Accepted, DatagramKey, Drained, Got, Io, Lower, ReceiveError, SendError, Sent, Stack, StartStep, StreamCell,
-    Undecided,
+    Above, Accepted, DatagramKey, Datagrams, Drained, Got, Io, Pollable, ReceiveError, Segments, SendError, Sent,
+    Setup, Stack, StartStep, StreamCell, Undecided,
 };
 use weft_nic::offer::Role;
 use weft_nic::{
@@ -252,11 +252,8 @@ impl Shuffled {
     }
 }
 
-impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
+impl Setup<SimulatedNetwork<Shuffle>, ()> for Shuffled {
     type Opening = Hello;
-    type Door = ();
-    type Leaving = ();
-    const MEASURES_TIME: bool = true;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Hello, StartMisuse> {
         check_length(private_data)?;
@@ -274,10 +271,13 @@ impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
         Ok(Self::new(network.connect(remote, options)?, Phase::Connecting { ours }))
     }
 
-    fn door(_: [u8; 32], _: [u8; 32], _: Option<&weft_nic::JobKey>) {}
-
     fn respond(port: SimulatedPort, offer: Offer) -> Self {
         Self::new(port, Phase::Responding { offer })
+    }
+
+    fn timed_out(waited_for: Duration) -> StartError {
+        let lower = LowerStartError::Other("the peer did not answer in time");
+        StartError { reason: StartReason::TimedOut { waited_for }, lower }
     }
 
     fn drive_start(&mut self, io: &mut Io<'_, ()>) -> Result<StartStep, ConnectionError> {
@@ -346,7 +346,9 @@ impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
     fn establish(&mut self, stream: Stream, _: &QueuePair, _: &mut Io<'_, ()>) -> StreamCell {
         StreamCell::Own(Box::new(stream))
     }
+}
 
+impl Segments<()> for Shuffled {
     fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, ()>) -> Result<Sent, SendError> {
         let mut progress = self.take_for(above, io)?;
         if self.wire.is_over && self.receiver.discards && !self.sender.is_empty() {
@@ -374,20 +376,12 @@ impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
         Ok(self.end().unwrap_or(if any { Got::Progress } else { Got::Nothing }))
     }
 
-    fn has_unsent(&self) -> bool {
-        !self.wire.is_idle() || !self.sender.is_empty() || self.closing == Closing::Wanted
-    }
-
     fn clear_unsent(&mut self, _: &mut Io<'_, ()>) {
         self.sender.clear();
     }
 
     fn clear_received(&mut self, _: &mut Io<'_, ()>) {
         self.receiver.discard();
-    }
-
-    fn received_bytes(&self) -> u32 {
-        0
     }
 
     fn close_send(&mut self) {
@@ -402,7 +396,7 @@ impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
 
     fn drain(&mut self, io: &mut Io<'_, ()>) -> Drained {
         self.receiver.discard();
-        Lower::<SimulatedNetwork<Shuffle>, ()>::close_send(self);
+        Segments::<()>::close_send(self);
         let Ok(taken) = self.take(io) else { return Drained::Over };
         let Ok(sent) = self.flush(usize::MAX, io) else { return Drained::Over };
         let said = self.closing == Closing::Said && self.wire.is_idle();
@@ -417,10 +411,6 @@ impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
         self.sender.bytes()
     }
 
-    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
-        self.wire.port.check_peer(now)
-    }
-
     fn local_address(&self) -> Option<SocketAddr> {
         self.wire.port.local_address().ok()
     }
@@ -431,6 +421,18 @@ impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
 
     fn transport(&self) -> Transport {
         Transport::Iwarp
+    }
+}
+
+impl Pollable<SimulatedNetwork<Shuffle>> for Shuffled {
+    const MEASURES_TIME: bool = true;
+
+    fn has_unsent(&self) -> bool {
+        !self.wire.is_idle() || !self.sender.is_empty() || self.closing == Closing::Wanted
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.sender.next_timeout(), self.receiver.next_timeout()].into_iter().flatten().min()
     }
 
     fn arm(
@@ -446,14 +448,20 @@ impl Lower<SimulatedNetwork<Shuffle>, ()> for Shuffled {
         network.arm_port(&mut self.wire.port, token, interest)
     }
 
-    fn timed_out(waited_for: Duration) -> StartError {
-        let lower = LowerStartError::Other("the peer did not answer in time");
-        StartError { reason: StartReason::TimedOut { waited_for }, lower }
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
+        self.wire.port.check_peer(now)
     }
 
-    fn next_timeout(&self) -> Option<Time> {
-        [self.sender.next_timeout(), self.receiver.next_timeout()].into_iter().flatten().min()
+    fn received_bytes(&self) -> u32 {
+        0
     }
+}
+
+impl Datagrams<()> for Shuffled {
+    type Door = ();
+    type Leaving = ();
+
+    fn door(_: [u8; 32], _: [u8; 32], _: Option<&weft_nic::JobKey>) {}
 }
 
 fn check_length(private_data: &[u8]) -> Result<(), StartMisuse> {

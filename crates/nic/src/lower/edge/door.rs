@@ -11,7 +11,6 @@ use crate::key::JobKey;
 use crate::lower::{DatagramPorts, Destination, Io, Knocked, Stray};
 use crate::offer::{LowerStartError, StartError, StartReason};
 
-use super::outbox::Outbox;
 use super::state::{Deciding, Edge, Phase};
 
 /// How long a cookie is good.
@@ -74,10 +73,10 @@ pub(super) fn quoted(datagram: &[u8]) -> Destination {
 }
 
 /// Somebody calls, or speaks of a connection that is not known.
-pub(super) fn knock(
+pub(super) fn knock<S>(
     door: &mut EdgeDoor,
     stray: &Stray<'_>,
-    io: &mut Io<'_, impl AsMut<Outbox>>,
+    io: &mut Io<'_, S>,
     answer: &mut Vec<u8>,
 ) -> Knocked<Edge> {
     use weft_wire::edge::Destination as For;

@@ -38,8 +38,8 @@ use self::state::{Handed, Phase};
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names,
-    Passed, ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Told, Undecided,
+    Above, Accepted, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, Knocked, ListensAt, Names,
+    Passed, Pollable, ReceiveError, Segments, SendError, Sent, Setup, StartStep, Stray, StreamCell, Told, Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -48,11 +48,8 @@ use crate::rail_report::RailReport;
 /// While a port has no room, timers wait so long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
 
-impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
+impl<N: Network, S: AsMut<Outbox>> Setup<N, S> for Edge {
     type Opening = Opening;
-    type Door = EdgeDoor;
-    type Leaving = EdgeLeaving;
-    const MEASURES_TIME: bool = true;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Opening, StartMisuse> {
         startup::check_length(private_data)?;
@@ -61,10 +58,6 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
 
     fn calls_by_datagrams(_: &Opening) -> bool {
         true
-    }
-
-    fn listens_at(_: &Offer) -> ListensAt {
-        ListensAt { streams: false, shared_memory: false, datagrams: true }
     }
 
     fn connect(
@@ -97,6 +90,25 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         matches!(&self.phase, Phase::Calling(calling) if !calling.is_heard)
     }
 
+    fn why_late(&self) -> Option<ConnectionError> {
+        let calling = match &self.phase {
+            Phase::Calling(calling) => calling,
+            Phase::Accepted(accepted) => return Some(ConnectionError::Start(accepted.why_late())),
+            _ => return None,
+        };
+        if calling.caller.is_unproved() {
+            let words = if calling.caller.has_key() {
+                "what answers there does not prove that it has the job key of this side"
+            } else {
+                "what answers there proves that it has a job key, and this side has none: set the same key at both \
+                 sides"
+            };
+            return Some(door::failed(StartReason::Incompatible, words));
+        }
+        let is_unreachable = calling.unreachable && !calling.is_heard;
+        is_unreachable.then_some(ConnectionError::Connect { remote: self.remote, error: PortError::Unreachable })
+    }
+
     fn request(&self) -> Option<RequestInfo> {
         self.request_info()
     }
@@ -121,7 +133,9 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
     fn establish(&mut self, stream: Stream, _: &QueuePair, _: &mut Io<'_, S>) -> StreamCell {
         StreamCell::Own(Box::new(stream))
     }
+}
 
+impl<S: AsMut<Outbox>> Segments<S> for Edge {
     fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         let mut progress = self.take(Some(above), io);
         self.handle_times(Some(above), io.now);
@@ -186,38 +200,6 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         Ok(if progress { Got::Progress } else { Got::Nothing })
     }
 
-    fn has_unsent(&self) -> bool {
-        let Phase::Running(running) = &self.phase else { return false };
-        let connection = &running.connection;
-        let lingers = running.ended.is_some() && !connection.is_over();
-        let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
-        let unsent = connection.acknowledged() < connection.next_position() || running.release.is_held();
-        !self.waiting.is_empty() || unsent || unheard || lingers
-    }
-
-    fn lets_pass(&self, now: Time) -> bool {
-        self.waiting.is_empty() && matches!(&self.phase, Phase::Running(running) if running.connection.can_pass(now))
-    }
-
-    /// What is told to be over is acknowledged.
-    fn owes_completion(&self) -> bool {
-        true
-    }
-
-    fn is_idle(&self, now: Time) -> bool {
-        let Phase::Running(running) = &self.phase else { return false };
-        let is_resting = self.waiting.is_empty() && running.held.is_none() && !running.took && !running.is_closing;
-        is_resting
-            && running.ended.is_none()
-            && !running.peer_closed
-            && !running.connection.is_due(now)
-            && !running.release.is_held()
-    }
-
-    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
-        self.pass_short(above, request, io)
-    }
-
     fn pass_packet<A: Above>(
         &mut self,
         above: &mut A,
@@ -226,6 +208,15 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         self.write_packet(above, most, io, write)
+    }
+
+    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
+        self.pass_short(above, request, io)
+    }
+
+    /// What is told to be over is acknowledged.
+    fn owes_completion(&self) -> bool {
+        true
     }
 
     fn clear_unsent(&mut self, io: &mut Io<'_, S>) {
@@ -237,10 +228,6 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         if let Some(running) = self.running() {
             running.discards = true;
         }
-    }
-
-    fn received_bytes(&self) -> u32 {
-        0
     }
 
     fn close_send(&mut self) {
@@ -283,42 +270,11 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         }
     }
 
-    #[inline]
-    fn rests(&self) -> bool {
-        self.waiting.is_empty() && {
-            matches!(
-                &self.phase,
-                Phase::Running(running) if running.held.is_none() && !running.took && !running.is_closing
-                    // Whoever posts a receive and polls finds it at once.
-                    && running.starved.is_none()
-            )
-        }
-    }
-
-    fn is_confirmed(&self) -> bool {
-        !matches!(self.phase, Phase::Accepted(_))
-    }
-
-    fn lacks_receive(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.connection.is_refused())
-    }
-
-    fn is_closed_by_peer(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.peer_closed)
-    }
-
     fn unacknowledged(&self) -> usize {
         let Phase::Running(running) = &self.phase else { return 0 };
         let connection = &running.connection;
         let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
         (connection.next_position() - connection.acknowledged()) as usize + usize::from(unheard)
-    }
-
-    fn check_peer(&mut self, _: Time) -> Result<(), PortError> {
-        match self.failure() {
-            Some(PortError::TimedOut) => Err(PortError::TimedOut),
-            _ => Ok(()),
-        }
     }
 
     fn local_address(&self) -> Option<SocketAddr> {
@@ -332,19 +288,44 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
     fn transport(&self) -> Transport {
         Transport::Edge
     }
+}
 
-    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
-        if let Phase::Running(running) = &self.phase {
-            self.report(&running.connection, ports, now, reports);
+impl<N: Network> Pollable<N> for Edge {
+    const MEASURES_TIME: bool = true;
+
+    fn has_unsent(&self) -> bool {
+        let Phase::Running(running) = &self.phase else { return false };
+        let connection = &running.connection;
+        let lingers = running.ended.is_some() && !connection.is_over();
+        let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
+        let unsent = connection.acknowledged() < connection.next_position() || running.release.is_held();
+        !self.waiting.is_empty() || unsent || unheard || lingers
+    }
+
+    fn lets_pass(&self, now: Time) -> bool {
+        self.waiting.is_empty() && matches!(&self.phase, Phase::Running(running) if running.connection.can_pass(now))
+    }
+
+    fn is_idle(&self, now: Time) -> bool {
+        let Phase::Running(running) = &self.phase else { return false };
+        let is_resting = self.waiting.is_empty() && running.held.is_none() && !running.took && !running.is_closing;
+        is_resting
+            && running.ended.is_none()
+            && !running.peer_closed
+            && !running.connection.is_due(now)
+            && !running.release.is_held()
+    }
+
+    #[inline]
+    fn rests(&self) -> bool {
+        self.waiting.is_empty() && {
+            matches!(
+                &self.phase,
+                Phase::Running(running) if running.held.is_none() && !running.took && !running.is_closing
+                    // Whoever posts a receive and polls finds it at once.
+                    && running.starved.is_none()
+            )
         }
-    }
-
-    fn ports(&self) -> usize {
-        0
-    }
-
-    fn arm(&mut self, _: &mut N, _: usize, _: Token, _: Interest) -> Result<(), PortError> {
-        Ok(())
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -376,22 +357,44 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         waits || running.release.is_held() || running.connection.may_time_out_before(at)
     }
 
-    fn why_late(&self) -> Option<ConnectionError> {
-        let calling = match &self.phase {
-            Phase::Calling(calling) => calling,
-            Phase::Accepted(accepted) => return Some(ConnectionError::Start(accepted.why_late())),
-            _ => return None,
-        };
-        if calling.caller.is_unproved() {
-            let words = if calling.caller.has_key() {
-                "what answers there does not prove that it has the job key of this side"
-            } else {
-                "what answers there proves that it has a job key, and this side has none: set the same key at both sides"
-            };
-            return Some(door::failed(StartReason::Incompatible, words));
+    fn ports(&self) -> usize {
+        0
+    }
+
+    fn arm(&mut self, _: &mut N, _: usize, _: Token, _: Interest) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn check_peer(&mut self, _: Time) -> Result<(), PortError> {
+        match self.failure() {
+            Some(PortError::TimedOut) => Err(PortError::TimedOut),
+            _ => Ok(()),
         }
-        let is_unreachable = calling.unreachable && !calling.is_heard;
-        is_unreachable.then_some(ConnectionError::Connect { remote: self.remote, error: PortError::Unreachable })
+    }
+
+    fn received_bytes(&self) -> u32 {
+        0
+    }
+
+    fn is_confirmed(&self) -> bool {
+        !matches!(self.phase, Phase::Accepted(_))
+    }
+
+    fn is_closed_by_peer(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.peer_closed)
+    }
+
+    fn lacks_receive(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.connection.is_refused())
+    }
+}
+
+impl<S> Datagrams<S> for Edge {
+    type Door = EdgeDoor;
+    type Leaving = EdgeLeaving;
+
+    fn listens_at(_: &Offer) -> ListensAt {
+        ListensAt { streams: false, shared_memory: false, datagrams: true }
     }
 
     fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> EdgeDoor {
@@ -402,16 +405,12 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         door::destination(datagram)
     }
 
-    fn quoted(quote: &[u8]) -> Destination {
-        door::quoted(quote)
-    }
-
     fn is_good(datagram: &[u8]) -> bool {
         parcel::has_good_payload(datagram)
     }
 
-    fn take_told(&mut self, told: &Told, now: Time) {
-        Self::take_told(self, core::slice::from_ref(told), now);
+    fn quoted(quote: &[u8]) -> Destination {
+        door::quoted(quote)
     }
 
     fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_, S>, answer: &mut Vec<u8>) -> Knocked<Self> {
@@ -442,6 +441,10 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
         Some((self.port, Names { own, peer }))
     }
 
+    fn take_told(&mut self, told: &Told, now: Time) {
+        Self::take_told(self, core::slice::from_ref(told), now);
+    }
+
     fn take_hint(&mut self, hint: &Hint, now: Time) {
         match &mut self.phase {
             // That it quotes this call, whose name nobody can guess, is known from how it has come here.
@@ -457,6 +460,12 @@ impl<N: Network, S: AsMut<Outbox>> Lower<N, S> for Edge {
                 self.settle(Handed::default(), now);
             }
             _ => {}
+        }
+    }
+
+    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
+        if let Phase::Running(running) = &self.phase {
+            self.report(&running.connection, ports, now, reports);
         }
     }
 }

@@ -11,7 +11,7 @@ use weft_edge::{Connection, Ending, Event};
 use super::accepted::AcceptedCall;
 use super::fences::Fences;
 use super::kept::Kept;
-use super::outbox::{Outbox, Run, Waiting};
+use super::outbox::{Run, Waiting};
 use super::parcel::Release;
 use super::places::Places;
 use super::starved::Starved;
@@ -94,7 +94,7 @@ pub(super) struct Running {
     pub(super) error: Option<ReceiveError>,
     /// What the NIC's counters have of the connection's.
     pub(super) counted: weft_edge::Counters,
-    /// No time has come before this: the last that [`Lower::next_timeout`] has said.
+    /// No time has come before this: the last that [`Pollable::next_timeout`] has said.
     pub(super) idle_until: Cell<Time>,
 }
 
@@ -133,7 +133,7 @@ impl Edge {
     }
 
     /// A datagram has come to this address of ours.
-    pub(super) fn see_local(&mut self, to: Option<LocalAddress>, io: &Io<'_, impl AsMut<Outbox>>) {
+    pub(super) fn see_local<S>(&mut self, to: Option<LocalAddress>, io: &Io<'_, S>) {
         if self.from.is_some() || self.local.is_some_and(|local| !local.ip().is_unspecified()) {
             return;
         }

@@ -33,8 +33,8 @@ use self::startup::Start;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, DatagramKey, Drained, Got, Io, Lower, Passed, ReceiveError, SendError, Sent, StartStep,
-    StreamCell, Undecided,
+    Above, Accepted, DatagramKey, Datagrams, Drained, Got, Io, Passed, Pollable, ReceiveError, Segments, SendError,
+    Sent, Setup, StartStep, StreamCell, Undecided,
 };
 use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -129,10 +129,8 @@ impl<P: Port> Mpa<P> {
     }
 }
 
-impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
+impl<N: Network, S: AsMut<Pool>> Setup<N, S> for Mpa<N::Port> {
     type Opening = startup::Opening;
-    type Door = ();
-    type Leaving = ();
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
         startup::Opening::new(offer, private_data)
@@ -148,8 +146,6 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
     ) -> Result<Self, PortError> {
         Self::begin(network, remote, options, opening)
     }
-
-    fn door(_: [u8; 32], _: [u8; 32], _: Option<&JobKey>) {}
 
     fn respond(port: N::Port, offer: Offer) -> Self {
         let start = Start::responding(&offer, port.shows_segments());
@@ -210,7 +206,9 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
         self.layer = Layer::Staged(Box::new(staged));
         cell
     }
+}
 
+impl<P: Port, S: AsMut<Pool>> Segments<S> for Mpa<P> {
     fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         match &mut self.layer {
             // A refused frame is still coming: nothing goes out before the word on it.
@@ -229,11 +227,6 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
         };
         self.bytes.staging.release(io.scratch.as_mut());
         got
-    }
-
-    #[inline]
-    fn is_still(&mut self) -> bool {
-        matches!(self.layer, Layer::Plain(_)) && self.bytes.outgoing.is_empty() && self.bytes.port.is_still()
     }
 
     fn pass_packet<A: Above>(
@@ -260,11 +253,6 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
         }
     }
 
-    fn has_unsent(&self) -> bool {
-        let staged = matches!(&self.layer, Layer::Staged(staged) if !staged.is_empty());
-        staged || !self.bytes.outgoing.is_empty() || self.bytes.outgoing.lent() > 0
-    }
-
     fn clear_unsent(&mut self, io: &mut Io<'_, S>) {
         self.bytes.port.revoke();
         self.bytes.outgoing.clear(io.scratch.as_mut());
@@ -278,14 +266,6 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
         if let Layer::Plain(plain) = &mut self.layer {
             plain.receiver.clear();
         }
-    }
-
-    fn received_bytes(&self) -> u32 {
-        let placed = match &self.layer {
-            Layer::Plain(plain) => plain.receiver.placed_bytes(),
-            _ => None,
-        };
-        placed.unwrap_or(self.bytes.staging.filled().len() as u32)
     }
 
     fn close_send(&mut self) {
@@ -319,10 +299,6 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
         self.bytes.port.unacknowledged()
     }
 
-    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
-        self.bytes.port.check_peer(now)
-    }
-
     fn local_address(&self) -> Option<SocketAddr> {
         self.bytes.port.local_address().ok()
     }
@@ -334,8 +310,39 @@ impl<N: Network, S: AsMut<Pool>> Lower<N, S> for Mpa<N::Port> {
     fn transport(&self) -> Transport {
         if self.bytes.port.keeps_bytes() { Transport::SharedMemory } else { Transport::Iwarp }
     }
+}
+
+impl<N: Network> Pollable<N> for Mpa<N::Port> {
+    #[inline]
+    fn is_still(&mut self) -> bool {
+        matches!(self.layer, Layer::Plain(_)) && self.bytes.outgoing.is_empty() && self.bytes.port.is_still()
+    }
+
+    fn has_unsent(&self) -> bool {
+        let staged = matches!(&self.layer, Layer::Staged(staged) if !staged.is_empty());
+        staged || !self.bytes.outgoing.is_empty() || self.bytes.outgoing.lent() > 0
+    }
 
     fn arm(&mut self, network: &mut N, _: usize, token: Token, interest: Interest) -> Result<(), PortError> {
         network.arm_port(&mut self.bytes.port, token, interest)
     }
+
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
+        self.bytes.port.check_peer(now)
+    }
+
+    fn received_bytes(&self) -> u32 {
+        let placed = match &self.layer {
+            Layer::Plain(plain) => plain.receiver.placed_bytes(),
+            _ => None,
+        };
+        placed.unwrap_or(self.bytes.staging.filled().len() as u32)
+    }
+}
+
+impl<P: Port, S> Datagrams<S> for Mpa<P> {
+    type Door = ();
+    type Leaving = ();
+
+    fn door(_: [u8; 32], _: [u8; 32], _: Option<&JobKey>) {}
 }
