@@ -108,3 +108,50 @@ fn only_its_lower_layer_knows_edge() {
     let wrong: Vec<PathBuf> = others.filter(knows).collect();
     assert!(wrong.is_empty(), "a second lower layer is no business of theirs: {wrong:#?}");
 }
+
+/// What is said of lower layers to all of them, and of what each is in words that fit all.
+const SEAM: [&str; 5] = ["above", "datagrams", "io", "seam", "words"];
+
+/// The traits of some code, with the number of their methods.
+fn traits(code: &str) -> Vec<(String, usize)> {
+    let blocks = code.split("\npub trait ").skip(1);
+    blocks
+        .map(|block| {
+            let name = block.chars().take_while(|letter| letter.is_alphanumeric()).collect();
+            let body = block.split("\n}").next().unwrap_or_default();
+            (name, body.lines().filter(|line| line.starts_with("    fn ")).count())
+        })
+        .collect()
+}
+
+#[test]
+fn a_trait_of_the_seam_has_at_most_14_methods() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lower");
+    let read = |file: &str| code(&fs::read_to_string(root.join(file).with_extension("rs")).expect("a source file"));
+    let all: Vec<(String, usize)> = SEAM.iter().flat_map(|file| traits(&read(file))).collect();
+    for name in ["Above", "Setup", "Segments", "Pollable", "Datagrams", "DatagramPorts", "Lower"] {
+        assert!(all.iter().any(|(other, _)| other == name), "{name} is none of {all:?}");
+    }
+    let wide: Vec<_> = all.iter().filter(|(_, methods)| *methods > 14).collect();
+    assert!(wide.is_empty(), "split them: {wide:?}");
+    assert_eq!(traits("\npub trait A: B {\n    fn a();\n    fn b() {\n    }\n}\nfn c() {}\n"), [("A".to_owned(), 2)]);
+}
+
+#[test]
+fn neither_the_engine_nor_the_seam_names_a_lower_layer() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = sources(&root.join("engine"));
+    files.push(root.join("engine.rs"));
+    files.extend(SEAM.map(|file| root.join("lower").join(file).with_extension("rs")));
+    let mut wrong = Vec::new();
+    for path in &files {
+        let text = code(&fs::read_to_string(path).expect("a source file"));
+        // What stands in quotes goes out on the wire, or into a key.
+        let outside: Vec<&str> = text.split('"').step_by(2).collect();
+        let words =
+            outside.iter().flat_map(|part| part.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
+        let layer = words.map(str::to_lowercase).find(|word| ["mpa", "edge", "choice", "iwarp"].contains(&&**word));
+        wrong.extend(layer.map(|word| format!("{}: {word}", path.display())));
+    }
+    assert!(wrong.is_empty() && files.len() > 20, "what is above any lower layer knows none: {wrong:#?}");
+}

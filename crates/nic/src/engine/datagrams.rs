@@ -21,7 +21,7 @@ use super::vain_watch::VainWatch;
 use crate::key::JobKey;
 use crate::lower::{
     Carrier, DatagramKey, DatagramPorts, Datagrams as _, Destination, DoorOf, InboxEntry, Names, Parcel, ParcelOf,
-    RailPort, ServedPorts,
+    RailPort, RailPorts, ServedPorts,
 };
 use crate::settings::Rails;
 
@@ -558,35 +558,6 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         })
     }
 
-    fn rails(&self) -> &[RailPort] {
-        &self.rails
-    }
-
-    fn interface_of(&self, ip: IpAddr) -> Option<&str> {
-        let found = self.host_addresses.iter().find(|host| host.address.ip == ip);
-        found.map(|host| host.interface.as_str())
-    }
-
-    fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress> {
-        let is_own = |host: &&HostAddress| host.address.ip == own && host.is_beside(peer);
-        self.host_addresses.iter().find(is_own).map(|host| host.address)
-    }
-
-    fn move_to_any(&mut self, port: DatagramKey, name: u64) -> Option<DatagramKey> {
-        let is_ipv4 = self.members.get(port.0)?.local?.is_ipv4();
-        let is_any =
-            |member: &Member<N>| member.calls_from.is_some_and(|ip| ip.is_unspecified() && ip.is_ipv4() == is_ipv4);
-        let any = self.members.iter().find(|(_, member)| is_any(member)).map(|(key, _)| key)?;
-        self.members[port.0].connections -= 1;
-        self.members[any].connections += 1;
-        self.moved.insert(name, DatagramKey(any));
-        Some(DatagramKey(any))
-    }
-
-    fn rails_serial(&self) -> u32 {
-        self.rails_serial
-    }
-
     fn wait_for_room(&mut self, port: DatagramKey, name: u64) {
         if let Some(member) = self.members.get_mut(port.0)
             && !member.waiting.contains(&name)
@@ -617,6 +588,37 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
 
     fn host_key(&self) -> [u8; 32] {
         self.host
+    }
+}
+
+impl<N: Carrier> RailPorts for Datagrams<N> {
+    fn rails(&self) -> &[RailPort] {
+        &self.rails
+    }
+
+    fn interface_of(&self, ip: IpAddr) -> Option<&str> {
+        let found = self.host_addresses.iter().find(|host| host.address.ip == ip);
+        found.map(|host| host.interface.as_str())
+    }
+
+    fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress> {
+        let is_own = |host: &&HostAddress| host.address.ip == own && host.is_beside(peer);
+        self.host_addresses.iter().find(is_own).map(|host| host.address)
+    }
+
+    fn move_to_any(&mut self, port: DatagramKey, name: u64) -> Option<DatagramKey> {
+        let is_ipv4 = self.members.get(port.0)?.local?.is_ipv4();
+        let is_any =
+            |member: &Member<N>| member.calls_from.is_some_and(|ip| ip.is_unspecified() && ip.is_ipv4() == is_ipv4);
+        let any = self.members.iter().find(|(_, member)| is_any(member)).map(|(key, _)| key)?;
+        self.members[port.0].connections -= 1;
+        self.members[any].connections += 1;
+        self.moved.insert(name, DatagramKey(any));
+        Some(DatagramKey(any))
+    }
+
+    fn rails_serial(&self) -> u32 {
+        self.rails_serial
     }
 }
 

@@ -29,7 +29,7 @@ pub struct RailPort {
 
 /// The datagram ports of an engine. Many connections share one; the engine receives, and knows from
 /// [`Datagrams::destination`](crate::lower::Datagrams::destination) for whom a datagram is.
-pub trait DatagramPorts: ServedPorts {
+pub trait DatagramPorts: RailPorts + ServedPorts {
     /// Sends, as [`weft_base::DatagramPort::send`].
     ///
     /// # Errors
@@ -53,24 +53,6 @@ pub trait DatagramPorts: ServedPorts {
     /// How many datagrams have found its buffer full.
     fn overflowed(&self, port: DatagramKey) -> u64;
 
-    /// The ports from which further rails leave, one for each flow from each of this host's addresses that rails may
-    /// use.
-    fn rails(&self) -> &[RailPort];
-
-    /// The name of the interface that has this address, where that is known.
-    fn interface_of(&self, address: IpAddr) -> Option<&str>;
-
-    /// This address of the host with its interface, if the peer is in its subnet. Of several interfaces in one subnet
-    /// the routes name one for all addresses.
-    fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress>;
-
-    /// The connection with this name leaves a port at one address, which this host has no more, for one that leaves
-    /// from wherever the routes say. `None`: there is none now.
-    fn move_to_any(&mut self, port: DatagramKey, name: u64) -> Option<DatagramKey>;
-
-    /// How often they, or the carriers of their interfaces, have changed.
-    fn rails_serial(&self) -> u32;
-
     /// Has the connection with this name driven when there is room to send again.
     fn wait_for_room(&mut self, port: DatagramKey, name: u64);
 
@@ -87,6 +69,27 @@ pub trait DatagramPorts: ServedPorts {
     /// From which a program that was started anew on this host makes the same codes: of the boot and the network
     /// namespace, so no secret to those who know them.
     fn host_key(&self) -> [u8; 32];
+}
+
+/// The ports of an engine by this host's addresses, for rails.
+pub trait RailPorts {
+    /// The ports from which further rails leave, one for each flow from each of this host's addresses that rails may
+    /// use.
+    fn rails(&self) -> &[RailPort];
+
+    /// The name of the interface that has this address, where that is known.
+    fn interface_of(&self, address: IpAddr) -> Option<&str>;
+
+    /// This address of the host with its interface, if the peer is in its subnet. Of several interfaces in one subnet
+    /// the routes name one for all addresses.
+    fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress>;
+
+    /// The connection with this name leaves a port at one address, which this host has no more, for one that leaves
+    /// from wherever the routes say. `None`: there is none now.
+    fn move_to_any(&mut self, port: DatagramKey, name: u64) -> Option<DatagramKey>;
+
+    /// How often the host's addresses, or the carriers of their interfaces, have changed.
+    fn rails_serial(&self) -> u32;
 }
 
 /// Ports of an engine that other engines of the NIC serve: they receive there, look whether payload is good, gather and
