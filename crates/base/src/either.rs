@@ -1,6 +1,7 @@
 //! Ports that are one of several kinds.
 
-/// Implements [`Port`](crate::Port) for an enum of ports: each call goes to whichever it is.
+/// Implements [`Port`](crate::Port), [`Segmented`](crate::Segmented) and [`Lending`](crate::Lending) for an enum of
+/// ports: each call goes to whichever it is.
 #[macro_export]
 macro_rules! either_port {
     ($name:ident { $($kind:ident),+ }) => {
@@ -20,41 +21,10 @@ macro_rules! either_port {
                 }
             }
 
-            fn send_units(
-                &mut self,
-                pieces: &[$crate::Piece<'_>],
-                units: &mut dyn Iterator<Item = u32>,
-            ) -> Result<usize, $crate::PortError> {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::send_units(port, pieces, units),)+
-                }
-            }
-
             #[inline]
             fn is_still(&mut self) -> bool {
                 match self {
                     $(Self::$kind(port) => $crate::Port::is_still(port),)+
-                }
-            }
-
-            fn shows_segments(&self) -> bool {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::shows_segments(port),)+
-                }
-            }
-
-            fn begin_segments(&mut self) -> Option<$crate::StreamPosition> {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::begin_segments(port),)+
-                }
-            }
-
-            fn receive_segments(
-                &mut self,
-                take: &mut dyn FnMut($crate::StreamPosition, &[u8]) -> bool,
-            ) -> Result<$crate::Received, $crate::PortError> {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::receive_segments(port, take),)+
                 }
             }
 
@@ -79,46 +49,6 @@ macro_rules! either_port {
             fn keeps_bytes(&self) -> bool {
                 match self {
                     $(Self::$kind(port) => $crate::Port::keeps_bytes(port),)+
-                }
-            }
-
-            fn begin_borrowing(&mut self) -> bool {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::begin_borrowing(port),)+
-                }
-            }
-
-            fn can_lend(&mut self) -> bool {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::can_lend(port),)+
-                }
-            }
-
-            fn lend(&mut self, slices: &[$crate::Slice], lent: &mut [$crate::Lent]) -> Result<(), $crate::PortError> {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::lend(port, slices, lent),)+
-                }
-            }
-
-            fn take_returned(&mut self) -> Result<usize, $crate::PortError> {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::take_returned(port),)+
-                }
-            }
-
-            fn revoke(&mut self) {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::revoke(port),)+
-                }
-            }
-
-            fn borrow_into(
-                &mut self,
-                lent: &[$crate::Lent],
-                into: &[$crate::Slice],
-            ) -> Result<(), $crate::PortError> {
-                match self {
-                    $(Self::$kind(port) => $crate::Port::borrow_into(port, lent, into),)+
                 }
             }
 
@@ -149,6 +79,81 @@ macro_rules! either_port {
             fn abort(&mut self) {
                 match self {
                     $(Self::$kind(port) => $crate::Port::abort(port),)+
+                }
+            }
+        }
+
+        impl $crate::Segmented for $name {
+            fn send_units(
+                &mut self,
+                pieces: &[$crate::Piece<'_>],
+                units: &mut dyn Iterator<Item = u32>,
+            ) -> Result<usize, $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Segmented::send_units(port, pieces, units),)+
+                }
+            }
+
+            fn shows_segments(&self) -> bool {
+                match self {
+                    $(Self::$kind(port) => $crate::Segmented::shows_segments(port),)+
+                }
+            }
+
+            fn begin_segments(&mut self) -> Option<$crate::StreamPosition> {
+                match self {
+                    $(Self::$kind(port) => $crate::Segmented::begin_segments(port),)+
+                }
+            }
+
+            fn receive_segments(
+                &mut self,
+                take: &mut dyn FnMut($crate::StreamPosition, &[u8]) -> bool,
+            ) -> Result<$crate::Received, $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Segmented::receive_segments(port, take),)+
+                }
+            }
+        }
+
+        impl $crate::Lending for $name {
+            fn begin_borrowing(&mut self) -> bool {
+                match self {
+                    $(Self::$kind(port) => $crate::Lending::begin_borrowing(port),)+
+                }
+            }
+
+            fn can_lend(&mut self) -> bool {
+                match self {
+                    $(Self::$kind(port) => $crate::Lending::can_lend(port),)+
+                }
+            }
+
+            fn lend(&mut self, slices: &[$crate::Slice], lent: &mut [$crate::Lent]) -> Result<(), $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Lending::lend(port, slices, lent),)+
+                }
+            }
+
+            fn take_returned(&mut self) -> Result<usize, $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Lending::take_returned(port),)+
+                }
+            }
+
+            fn revoke(&mut self) {
+                match self {
+                    $(Self::$kind(port) => $crate::Lending::revoke(port),)+
+                }
+            }
+
+            fn borrow_into(
+                &mut self,
+                lent: &[$crate::Lent],
+                into: &[$crate::Slice],
+            ) -> Result<(), $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Lending::borrow_into(port, lent, into),)+
                 }
             }
         }

@@ -24,8 +24,8 @@ pub use digest::{Digest, NoDigest};
 pub use ids::{DomainId, HostId, PeerId, RegionId, Stag, Token};
 pub use interface_name::InterfaceName;
 pub use network::{
-    Backlog, Edge, HostAddress, Interest, Iwarp, IwarpOrEdge, Lent, Listener, Network, Piece, Port, PortError,
-    PortOptions, Readiness, ReceivePiece, Received, Waker, Watch,
+    Backlog, Edge, HostAddress, Interest, Iwarp, IwarpOrEdge, Lending, Lent, Listener, Network, Piece, Port, PortError,
+    PortOptions, Readiness, ReceivePiece, Received, Segmented, Waker, Watch,
 };
 pub use random::Random;
 pub use sequence::{MessageNumber, StreamPosition};

@@ -80,41 +80,6 @@ pub trait Port {
         false
     }
 
-    /// As [`Port::send`]. `units` says how long the units are that the pieces begin with, one after the other; the
-    /// first may be the rest of one. A port that knows where its packets begin and end sends each unit in one of them,
-    /// where it fits, and takes whole ones as far as it can.
-    ///
-    /// # Errors
-    /// As [`Port::send`].
-    fn send_units(&mut self, pieces: &[Piece<'_>], _units: &mut dyn Iterator<Item = u32>) -> Result<usize, PortError> {
-        self.send(pieces)
-    }
-
-    /// Whether it can hand up what comes out of order as it comes: [`Port::begin_segments`].
-    fn shows_segments(&self) -> bool {
-        false
-    }
-
-    /// From now on what comes is handed up by [`Port::receive_segments`], and by [`Port::receive`] no more. Returns
-    /// where in the peer's stream the first byte stands that was not received. `None`: it has bytes in order only, and
-    /// all stays as it is.
-    fn begin_segments(&mut self) -> Option<StreamPosition> {
-        None
-    }
-
-    /// Hands up what has come, in whatever order, after [`Port::begin_segments`]: each byte once, with where it stands
-    /// in the peer's stream. What `take` says `false` to is kept, and handed up again when more has come. How much that
-    /// can be is bounded by the port's receive window. Returns how many bytes were handed up for the first time.
-    ///
-    /// # Errors
-    /// The stream is broken.
-    fn receive_segments(
-        &mut self,
-        _take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool,
-    ) -> Result<Received, PortError> {
-        Ok(Received::Nothing)
-    }
-
     /// Whether the stream stands. `Ok(false)` while a connect is under way.
     ///
     /// # Errors
@@ -141,7 +106,71 @@ pub trait Port {
         false
     }
 
-    /// From now on this end borrows: the other may lend what it has to send ([`Port::lend`]). Returns whether this
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// The stream is broken.
+    fn local_address(&self) -> Result<SocketAddr, PortError>;
+
+    /// The address of the other end.
+    fn remote_address(&self) -> SocketAddr;
+
+    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on.
+    fn close_send(&mut self);
+
+    /// Bytes that were taken and that the peer's host has not acknowledged yet, the end of the stream included; 0 where
+    /// nobody can tell. What is acknowledged reaches the peer's program even if this port is dropped now.
+    fn unacknowledged(&self) -> usize {
+        0
+    }
+
+    /// Breaks the stream at once; the peer sees a reset. Dropping a port without this closes it gracefully.
+    fn abort(&mut self);
+}
+
+/// A port that may know where its packets begin and end, and have what comes before it is in order. One that does not
+/// is a byte stream, as all of this is by default.
+pub trait Segmented: Port {
+    /// As [`Port::send`]. `units` says how long the units are that the pieces begin with, one after the other; the
+    /// first may be the rest of one. A port that knows where its packets begin and end sends each unit in one of them,
+    /// where it fits, and takes whole ones as far as it can.
+    ///
+    /// # Errors
+    /// As [`Port::send`].
+    fn send_units(&mut self, pieces: &[Piece<'_>], _units: &mut dyn Iterator<Item = u32>) -> Result<usize, PortError> {
+        self.send(pieces)
+    }
+
+    /// Whether it can hand up what comes out of order as it comes: [`Segmented::begin_segments`].
+    fn shows_segments(&self) -> bool {
+        false
+    }
+
+    /// From now on what comes is handed up by [`Segmented::receive_segments`], and by [`Port::receive`] no more.
+    /// Returns where in the peer's stream the first byte stands that was not received. `None`: it has bytes in order
+    /// only, and all stays as it is.
+    fn begin_segments(&mut self) -> Option<StreamPosition> {
+        None
+    }
+
+    /// Hands up what has come, in whatever order, after [`Segmented::begin_segments`]: each byte once, with where it
+    /// stands in the peer's stream. What `take` says `false` to is kept, and handed up again when more has come. How
+    /// much that can be is bounded by the port's receive window. Returns how many bytes were handed up for the first
+    /// time.
+    ///
+    /// # Errors
+    /// The stream is broken.
+    fn receive_segments(
+        &mut self,
+        _take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool,
+    ) -> Result<Received, PortError> {
+        Ok(Received::Nothing)
+    }
+}
+
+/// A port whose ends may read each other's memory, in one host. By default it can't.
+pub trait Lending: Port {
+    /// From now on this end borrows: the other may lend what it has to send ([`Lending::lend`]). Returns whether this
     /// process can read the other's memory; where it can't, all bytes go through the stream.
     fn begin_borrowing(&mut self) -> bool {
         false
@@ -154,8 +183,8 @@ pub trait Port {
     }
 
     /// Lends one run of bytes, of [`crate::MAX_GATHER`] slices at most, and says in `lent` where each lies. Bytes of
-    /// the stream are to tell the other end, which reads them by [`Port::borrow_into`]. They stay as they are until
-    /// [`Port::take_returned`] counts the run, or [`Port::revoke`].
+    /// the stream are to tell the other end, which reads them by [`Lending::borrow_into`]. They stay as they are until
+    /// [`Lending::take_returned`] counts the run, or [`Lending::revoke`].
     ///
     /// # Errors
     /// A slice can't be touched (any more). Nothing is lent then.
@@ -184,27 +213,6 @@ pub trait Port {
     fn borrow_into(&mut self, _lent: &[Lent], _into: &[Slice]) -> Result<(), PortError> {
         Err(PortError::Reset)
     }
-
-    /// The address of this end.
-    ///
-    /// # Errors
-    /// The stream is broken.
-    fn local_address(&self) -> Result<SocketAddr, PortError>;
-
-    /// The address of the other end.
-    fn remote_address(&self) -> SocketAddr;
-
-    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on.
-    fn close_send(&mut self);
-
-    /// Bytes that were taken and that the peer's host has not acknowledged yet, the end of the stream included; 0 where
-    /// nobody can tell. What is acknowledged reaches the peer's program even if this port is dropped now.
-    fn unacknowledged(&self) -> usize {
-        0
-    }
-
-    /// Breaks the stream at once; the peer sees a reset. Dropping a port without this closes it gracefully.
-    fn abort(&mut self);
 }
 
 /// Accepts incoming streams.
@@ -263,7 +271,7 @@ pub struct PortOptions {
 pub struct Interest {
     /// Bytes, an end, an error, or a new stream.
     pub readable: bool,
-    /// Room to send, or the end of a connect. While something is lent ([`Port::lend`]), its return; room then only
+    /// Room to send, or the end of a connect. While something is lent ([`Lending::lend`]), its return; room then only
     /// where the last send had found too little.
     pub writable: bool,
     /// Fewer bytes than this need not be told, unless no more can come: the stream has ended, or its buffer is full. At
@@ -379,7 +387,7 @@ impl HostAddress {
 /// is being polled anyway wakes nobody.
 pub trait Network {
     /// The ports it makes.
-    type Port: Port;
+    type Port: Segmented + Lending;
     /// The listeners it makes.
     type Listener: Listener<Port = Self::Port>;
     /// The datagram ports it makes.
@@ -524,7 +532,7 @@ pub enum PortError {
     Exhausted,
     /// A slice names a region that is no longer registered, or reaches outside it.
     Memory(RegionId),
-    /// What the peer lends ([`Port::lend`]) can't be read where it says, by the operating system's error number.
+    /// What the peer lends ([`Lending::lend`]) can't be read where it says, by the operating system's error number.
     Unreadable(i32),
     /// Anything else, with the operating system's error number.
     System(i32),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
-use weft_base::{Piece, Port, PortError, ReceivePiece, Received, Time};
+use weft_base::{Lending, Piece, Port, PortError, ReceivePiece, Received, Segmented, Time};
 use weft_memory::Registry;
 
 use crate::error::{from_number, port_error, would_block};
@@ -258,6 +258,10 @@ impl Port for TcpPort {
         self.fail(PortError::Reset);
     }
 }
+
+impl Segmented for TcpPort {}
+
+impl Lending for TcpPort {}
 
 impl fmt::Debug for TcpPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

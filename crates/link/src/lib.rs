@@ -21,7 +21,7 @@
 //! [`LinkSettings::gateways`] names.
 //!
 //! A stream begins in order: segments that come early are kept until what is missing has come, as the kernel does. Its
-//! user may have them as they come instead ([`Port::begin_segments`](weft_base::Port::begin_segments)), as the NIC does
+//! user may have them as they come instead ([`begin_segments`](weft_base::Segmented::begin_segments)), as the NIC does
 //! where it can place them: then none is kept here for longer than until the user looks.
 #![forbid(unsafe_code)]
 

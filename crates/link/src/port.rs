@@ -4,7 +4,7 @@ use core::fmt;
 use std::net::SocketAddr;
 
 use slotmap::DefaultKey;
-use weft_base::{NoDigest, Piece, Port, PortError, ReceivePiece, Received, Slice, StreamPosition};
+use weft_base::{Lending, NoDigest, Piece, Port, PortError, ReceivePiece, Received, Segmented, Slice, StreamPosition};
 use weft_driver::HostPort;
 use weft_memory::Registry;
 use weft_tcp::{Connection, Counters, State};
@@ -220,46 +220,6 @@ impl Port for OwnPort {
         self.write(pieces, &mut core::iter::empty())
     }
 
-    fn send_units(&mut self, pieces: &[Piece<'_>], units: &mut dyn Iterator<Item = u32>) -> Result<usize, PortError> {
-        self.write(pieces, units)
-    }
-
-    fn shows_segments(&self) -> bool {
-        true
-    }
-
-    fn begin_segments(&mut self) -> Option<StreamPosition> {
-        let mut stack = self.stack.lock();
-        let position = stack.stream(self.key).ok()?.show_segments();
-        Some(position)
-    }
-
-    fn receive_segments(&mut self, take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool) -> Result<Received, PortError> {
-        let ended = {
-            let mut stack = self.stack.lock();
-            stack.drive();
-            let stream = stack.stream(self.key)?;
-            stream.take_arrived(&mut self.arrived);
-            let ended = (stream.connection.is_finished(), stream.error());
-            if !self.arrived.is_empty() {
-                // The window may be worth telling.
-                stack.drive_stream(self.key);
-            }
-            ended
-        };
-        let length = self.arrived.length();
-        if length > 0 {
-            self.arrived.hand(take, &mut self.refused);
-            self.hand_again(take);
-            return Ok(Received::Bytes(length));
-        }
-        match ended {
-            (true, _) => Ok(Received::End),
-            (false, Some(error)) => Err(error),
-            (false, None) => Ok(Received::Nothing),
-        }
-    }
-
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
         for piece in &*pieces {
             if let ReceivePiece::Memory(slice) = piece {
@@ -336,6 +296,50 @@ impl Port for OwnPort {
         self.stack.lock().abort(self.key);
     }
 }
+
+impl Segmented for OwnPort {
+    fn send_units(&mut self, pieces: &[Piece<'_>], units: &mut dyn Iterator<Item = u32>) -> Result<usize, PortError> {
+        self.write(pieces, units)
+    }
+
+    fn shows_segments(&self) -> bool {
+        true
+    }
+
+    fn begin_segments(&mut self) -> Option<StreamPosition> {
+        let mut stack = self.stack.lock();
+        let position = stack.stream(self.key).ok()?.show_segments();
+        Some(position)
+    }
+
+    fn receive_segments(&mut self, take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool) -> Result<Received, PortError> {
+        let ended = {
+            let mut stack = self.stack.lock();
+            stack.drive();
+            let stream = stack.stream(self.key)?;
+            stream.take_arrived(&mut self.arrived);
+            let ended = (stream.connection.is_finished(), stream.error());
+            if !self.arrived.is_empty() {
+                // The window may be worth telling.
+                stack.drive_stream(self.key);
+            }
+            ended
+        };
+        let length = self.arrived.length();
+        if length > 0 {
+            self.arrived.hand(take, &mut self.refused);
+            self.hand_again(take);
+            return Ok(Received::Bytes(length));
+        }
+        match ended {
+            (true, _) => Ok(Received::End),
+            (false, Some(error)) => Err(error),
+            (false, None) => Ok(Received::Nothing),
+        }
+    }
+}
+
+impl Lending for OwnPort {}
 
 impl Drop for OwnPort {
     fn drop(&mut self) {

@@ -7,8 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use weft_base::{
-    Backlog, DatagramOptions, HostAddress, Interest, Iwarp, Listener, LocalAddress, Network, NoDigest, Piece, Port,
-    PortError, PortOptions, Random, Readiness, ReceivePiece, Received, StreamPosition, Token, Waker, Watch,
+    Backlog, DatagramOptions, HostAddress, Interest, Iwarp, Lending, Listener, LocalAddress, Network, NoDigest, Piece,
+    Port, PortError, PortOptions, Random, Readiness, ReceivePiece, Received, Segmented, StreamPosition, Token, Waker,
+    Watch,
 };
 use weft_memory::{MemoryError, Registry};
 use weft_nic::lower::Stack;
@@ -375,6 +376,37 @@ impl Port for PipePort {
         Ok(Received::Bytes(bytes.len()))
     }
 
+    fn poll_connected(&mut self) -> Result<bool, PortError> {
+        if self.refused { Err(PortError::Refused) } else { Ok(true) }
+    }
+
+    fn segment_size(&self) -> u32 {
+        self.world.lock().behaviour.segment_size
+    }
+
+    fn local_address(&self) -> Result<SocketAddr, PortError> {
+        Ok(self.local)
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn close_send(&mut self) {
+        let mut state = self.world.lock();
+        let now = state.now;
+        state.pipes[self.outbound].end(now, Ended::Closed);
+    }
+
+    fn abort(&mut self) {
+        let mut state = self.world.lock();
+        let now = state.now;
+        state.pipes[self.outbound].end(now, Ended::Reset);
+        state.pipes[self.inbound].end(now, Ended::Reset);
+    }
+}
+
+impl Segmented for PipePort {
     fn shows_segments(&self) -> bool {
         self.world.lock().behaviour.segments != Segments::InOrder
     }
@@ -407,36 +439,9 @@ impl Port for PipePort {
         }
         Ok(Received::Bytes(length))
     }
-
-    fn poll_connected(&mut self) -> Result<bool, PortError> {
-        if self.refused { Err(PortError::Refused) } else { Ok(true) }
-    }
-
-    fn segment_size(&self) -> u32 {
-        self.world.lock().behaviour.segment_size
-    }
-
-    fn local_address(&self) -> Result<SocketAddr, PortError> {
-        Ok(self.local)
-    }
-
-    fn remote_address(&self) -> SocketAddr {
-        self.remote
-    }
-
-    fn close_send(&mut self) {
-        let mut state = self.world.lock();
-        let now = state.now;
-        state.pipes[self.outbound].end(now, Ended::Closed);
-    }
-
-    fn abort(&mut self) {
-        let mut state = self.world.lock();
-        let now = state.now;
-        state.pipes[self.outbound].end(now, Ended::Reset);
-        state.pipes[self.inbound].end(now, Ended::Reset);
-    }
 }
+
+impl Lending for PipePort {}
 
 impl Drop for PipePort {
     fn drop(&mut self) {

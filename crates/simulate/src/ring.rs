@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use weft_base::{Interest, Lent, NoDigest, Piece, Port, PortError, Random, ReceivePiece, Received, Slice, Time};
+use weft_base::{
+    Interest, Lending, Lent, NoDigest, Piece, Port, PortError, Random, ReceivePiece, Received, Segmented, Slice, Time,
+};
 use weft_memory::Registry;
 use weft_ring::{Available, BROKEN, Block, Capacity, Consumer, END, Producer, Rest, Spans, Violation, Word, Words};
 
@@ -419,6 +421,31 @@ impl Port for RingPort {
         true
     }
 
+    fn local_address(&self) -> Result<SocketAddr, PortError> {
+        Ok(self.local)
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn close_send(&mut self) {
+        let due = !self.producer.is_ended() && self.producer.end();
+        self.wake(due);
+    }
+
+    fn abort(&mut self) {
+        self.revoke();
+        // Closing the socket wakes.
+        let _ = self.producer.abort();
+        self.line.hang_up(self.side, self.world.now());
+        self.fail(PortError::Reset);
+    }
+}
+
+impl Segmented for RingPort {}
+
+impl Lending for RingPort {
     fn begin_borrowing(&mut self) -> bool {
         self.line.loans[1 - self.side].lock().is_wanted = true;
         true
@@ -504,27 +531,6 @@ impl Port for RingPort {
         let due = self.borrowed.consume(1);
         self.wake(due);
         Ok(())
-    }
-
-    fn local_address(&self) -> Result<SocketAddr, PortError> {
-        Ok(self.local)
-    }
-
-    fn remote_address(&self) -> SocketAddr {
-        self.remote
-    }
-
-    fn close_send(&mut self) {
-        let due = !self.producer.is_ended() && self.producer.end();
-        self.wake(due);
-    }
-
-    fn abort(&mut self) {
-        self.revoke();
-        // Closing the socket wakes.
-        let _ = self.producer.abort();
-        self.line.hang_up(self.side, self.world.now());
-        self.fail(PortError::Reset);
     }
 }
 

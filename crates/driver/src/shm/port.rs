@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
-use weft_base::{Interest, Lent, Piece, Port, PortError, ReceivePiece, Received, Slice, Time};
+use weft_base::{Interest, Lending, Lent, Piece, Port, PortError, ReceivePiece, Received, Segmented, Slice, Time};
 use weft_memory::Registry;
 use weft_ring::{Capacity, Rest, Violation};
 
@@ -399,6 +399,37 @@ impl Port for ShmPort {
         true
     }
 
+    fn local_address(&self) -> Result<SocketAddr, PortError> {
+        self.socket().map(|_| self.local)
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn close_send(&mut self) {
+        if let Stage::Standing(rings) = &mut self.stage {
+            let wakes = rings.end();
+            self.wake(wakes);
+        }
+    }
+
+    fn abort(&mut self) {
+        if self.has_rings()
+            && let Stage::Standing(rings) = &mut self.stage
+        {
+            rings.lender.revoke();
+            // Closing the socket wakes.
+            let _ = rings.abort();
+        }
+        self.socket = None;
+        self.fail(PortError::Reset);
+    }
+}
+
+impl Segmented for ShmPort {}
+
+impl Lending for ShmPort {
     fn begin_borrowing(&mut self) -> bool {
         match (&mut self.stage, &self.socket) {
             (Stage::Standing(rings), Some(socket)) => rings.borrower.begin(socket),
@@ -461,33 +492,6 @@ impl Port for ShmPort {
         let wakes = copied.map_err(|error| self.fail(error))?;
         self.wake(wakes);
         Ok(())
-    }
-
-    fn local_address(&self) -> Result<SocketAddr, PortError> {
-        self.socket().map(|_| self.local)
-    }
-
-    fn remote_address(&self) -> SocketAddr {
-        self.remote
-    }
-
-    fn close_send(&mut self) {
-        if let Stage::Standing(rings) = &mut self.stage {
-            let wakes = rings.end();
-            self.wake(wakes);
-        }
-    }
-
-    fn abort(&mut self) {
-        if self.has_rings()
-            && let Stage::Standing(rings) = &mut self.stage
-        {
-            rings.lender.revoke();
-            // Closing the socket wakes the peer.
-            let _ = rings.abort();
-        }
-        self.socket = None;
-        self.fail(PortError::Reset);
     }
 }
 

@@ -88,7 +88,7 @@ fn a_sleeping_lender_is_woken_when_a_run_is_returned() {
 #[test]
 fn copying_a_revoked_run_breaks_the_stream() {
     let mut bench = Bench::new();
-    for ends in [Port::revoke, Port::abort, |port: &mut HostPort| *port = HostPort::Shared(nobodys_port())] {
+    for ends in [Lending::revoke, Port::abort, |port: &mut HostPort| *port = HostPort::Shared(nobodys_port())] {
         let (mut active, mut passive) = borrowing(&mut bench);
         let from = region(&bench, noise(BYTES), Access::LOCAL_READ);
         let to = region(&bench, vec![0; BYTES], Access::LOCAL_WRITE);

@@ -1,6 +1,6 @@
 //! A port, and what waits on both sides of it; and how frames are made and read there.
 
-use weft_base::{Port, PortError, ReceivePiece, Received};
+use weft_base::{Port, PortError, ReceivePiece, Received, Segmented};
 use weft_mpa::{Deframer, Framer};
 
 use super::outgoing::Outgoing;
@@ -27,7 +27,7 @@ pub(super) struct Framing {
     pub(super) large_fpdus: bool,
 }
 
-impl<P: Port> Bytes<P> {
+impl<P: Segmented> Bytes<P> {
     /// Sends what waits, outside of a stream.
     pub(super) fn flush(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<bool, PortError> {
         if self.outgoing.is_empty() {

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use weft_base::{NoDigest, Port, Received, StreamPosition};
+use weft_base::{Lending, NoDigest, Received, Segmented, StreamPosition};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, Reassembler, ReassemblerLimits};
 use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict, Violation};
@@ -125,7 +125,7 @@ impl Ulpdu<'_> {
 
 impl EarlyReceiver {
     /// `None`: the port has bytes in order only, or there are no markers, or no CRCs to believe them by.
-    pub(super) fn begin<P: Port>(bytes: &mut Bytes<P>, deframer: &Deframer) -> Option<Self> {
+    pub(super) fn begin<P: Segmented + Lending>(bytes: &mut Bytes<P>, deframer: &Deframer) -> Option<Self> {
         let spacing = deframer.marker_spacing().filter(|_| deframer.crc())?;
         let position = bytes.port.begin_segments()?;
         bytes.shows_segments = true;
@@ -147,7 +147,7 @@ impl EarlyReceiver {
     }
 
     /// Takes all that has come, and places every FPDU that is whole then.
-    pub(super) fn receive<P: Port, A: Above>(
+    pub(super) fn receive<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,

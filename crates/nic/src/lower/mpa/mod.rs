@@ -18,7 +18,7 @@ mod startup;
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use weft_base::{Interest, Network, Port, PortError, PortOptions, Received, Time, Token};
+use weft_base::{Interest, Lending, Network, Port, PortError, PortOptions, Received, Segmented, Time, Token};
 use weft_rdmap::{SendRequest, Stream};
 
 use self::bytes::Bytes;
@@ -76,7 +76,7 @@ impl Inbound {
         matches!(self, Self::InOrder(receiver) if receiver.is_verdict_pending())
     }
 
-    fn receive<P: Port, A: Above>(
+    fn receive<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -104,7 +104,7 @@ impl Inbound {
     }
 }
 
-impl<P: Port> Mpa<P> {
+impl<P: Segmented + Lending> Mpa<P> {
     fn new(port: P, start: Start) -> Self {
         let (staging, outgoing) = (Staging::default(), Outgoing::default());
         let bytes = Bytes { port, staging, outgoing, shows_segments: false };
@@ -208,7 +208,7 @@ impl<N: Network, S: AsMut<Pool>> Setup<N, S> for Mpa<N::Port> {
     }
 }
 
-impl<P: Port, S: AsMut<Pool>> Segments<S> for Mpa<P> {
+impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
     fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         match &mut self.layer {
             // A refused frame is still coming: nothing goes out before the word on it.

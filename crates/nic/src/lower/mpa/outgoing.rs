@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
-use weft_base::{Gather, Piece, Port, PortError, Slice};
+use weft_base::{Gather, Piece, PortError, Segmented, Slice};
 
 use crate::lower::mpa::staging::{BUFFER_BYTES, Pool};
 
@@ -56,7 +56,7 @@ pub(crate) struct Mark {
 struct Unsent {
     /// Bytes of it that are left.
     left: u32,
-    /// Its payload is lent ([`Port::lend`]).
+    /// Its payload is lent ([`Lending::lend`]).
     is_lent: bool,
 }
 
@@ -200,7 +200,7 @@ impl Outgoing {
 
     /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames
     /// are over by this: gone out whole, with those before them.
-    pub(crate) fn send<P: Port>(&mut self, port: &mut P, pool: &mut Pool) -> Result<(usize, usize), PortError> {
+    pub(crate) fn send<P: Segmented>(&mut self, port: &mut P, pool: &mut Pool) -> Result<(usize, usize), PortError> {
         let mut list = ArrayVec::<Piece<'_>, PIECES_PER_SEND>::new();
         let buffer = self.buffer.as_deref().unwrap_or(&[]);
         for queued in self.lists.pieces.iter().take(PIECES_PER_SEND) {
@@ -285,7 +285,7 @@ impl Outgoing {
 mod tests {
     use std::net::SocketAddr;
 
-    use weft_base::{ReceivePiece, Received, RegionId};
+    use weft_base::{Port, ReceivePiece, Received, RegionId};
 
     use super::*;
 
@@ -294,6 +294,8 @@ mod tests {
         room: usize,
         taken: Vec<u8>,
     }
+
+    impl Segmented for Taker {}
 
     impl Port for Taker {
         fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {

@@ -5,7 +5,7 @@
 //! can't go this way (the stream is not ready for it, markers, stages on other threads) goes through
 //! the queue pair as other work requests do; the order is kept, because nothing passes by what waits there.
 
-use weft_base::{NoDigest, Piece, Port};
+use weft_base::{NoDigest, Piece, Segmented};
 use weft_memory::{MemoryError, Registry};
 use weft_rdmap::{Operation, Payload};
 use weft_wire::ddp::UNTAGGED_LENGTH;
@@ -57,7 +57,7 @@ impl Sender {
     }
 
     /// Sends a short request at once, or leaves everything as it was.
-    pub(super) fn pass_request<P: Port, A: Above>(
+    pub(super) fn pass_request<P: Segmented, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,

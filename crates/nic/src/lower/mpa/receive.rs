@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use weft_base::{Digest, Gather, NoDigest, Port, PortError, ReceivePiece, Received};
+use weft_base::{Digest, Gather, Lending, NoDigest, PortError, ReceivePiece, Received, Segmented};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, FrameHead, Peek, check_tail};
 use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict};
@@ -82,7 +82,7 @@ impl FrameReader {
     }
 
     /// Reads into staging.
-    pub(super) fn read<P: Port>(
+    pub(super) fn read<P: Segmented + Lending>(
         &self,
         port: &mut P,
         staging: &mut Staging,
@@ -124,12 +124,12 @@ pub(super) struct Receiver {
     verdict_pending: bool,
     /// Where short frames are read to past the staging, where nothing is to be checked in them.
     short: Option<Box<[u8; SHORT_BYTES]>>,
-    /// The peer may lend ([`Port::begin_borrowing`]).
+    /// The peer may lend ([`Lending::begin_borrowing`]).
     pub(super) borrows: bool,
 }
 
 impl Receiver {
-    pub(super) fn new<P: Port>(deframer: Deframer, crc: bool, port: &mut P) -> Self {
+    pub(super) fn new<P: Segmented + Lending>(deframer: Deframer, crc: bool, port: &mut P) -> Self {
         // Where bytes stay in memory a read costs next to nothing, so few may be read at a time.
         let is_bare = port.keeps_bytes() && !crc && !deframer.markers();
         let short = is_bare.then(|| Box::new([0; SHORT_BYTES]));
@@ -153,7 +153,7 @@ impl Receiver {
     }
 
     /// Reads once, and handles every frame that is whole then.
-    pub(super) fn receive<P: Port, A: Above>(
+    pub(super) fn receive<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -177,7 +177,7 @@ impl Receiver {
     }
 
     /// Reads once, with nothing staged, and handles each frame where it was read to. What is no whole frame is staged.
-    fn receive_short<P: Port, A: Above>(
+    fn receive_short<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         short: &mut [u8],
@@ -212,7 +212,7 @@ impl Receiver {
         self.process(bytes, above, io)
     }
 
-    fn read<P: Port, A: Above>(
+    fn read<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -230,7 +230,7 @@ impl Receiver {
     }
 
     /// Handles what has been staged, frame by frame.
-    fn process<P: Port, A: Above>(
+    fn process<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -263,7 +263,7 @@ impl Receiver {
     }
 
     /// A whole frame is staged: check it, copy it to its place, count it.
-    fn place<P: Port, A: Above>(
+    fn place<P: Segmented + Lending, A: Above>(
         &mut self,
         head: &FrameHead,
         frame: &Frame<'_>,
@@ -392,7 +392,7 @@ impl Receiver {
 
 impl Direct {
     /// Reads the rest of the payload into place, and the tail and a little more into staging.
-    fn read<P: Port>(
+    fn read<P: Segmented + Lending>(
         &mut self,
         port: &mut P,
         staging: &mut Staging,
@@ -432,7 +432,7 @@ impl Direct {
 }
 
 /// A segment is here but its payload, which the peer lends: brings that to its place.
-fn borrow<P: Port, A: Above>(
+fn borrow<P: Segmented + Lending, A: Above>(
     head: &FrameHead,
     ulpdu: &[u8],
     port: &mut P,

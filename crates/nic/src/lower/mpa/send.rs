@@ -1,7 +1,7 @@
 //! The way out: segments become FPDUs, FPDUs go to the port.
 
 use arrayvec::ArrayVec;
-use weft_base::{Digest, Gather, Lent, MAX_GATHER, Port, PortError};
+use weft_base::{Digest, Gather, Lending, Lent, MAX_GATHER, Port, PortError, Segmented};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Framer, Layout, Source};
 use weft_rdmap::{HEAD_LENGTH, Segment, SegmentPayload, Stream};
@@ -68,7 +68,7 @@ impl PathSize {
 pub(super) struct Sender {
     pub(super) framer: Framer,
     pub(super) path: PathSize,
-    /// The peer borrows ([`Port::can_lend`]).
+    /// The peer borrows ([`Lending::can_lend`]).
     lends: bool,
 }
 
@@ -79,7 +79,7 @@ impl Sender {
     }
 
     /// Whether payload may be lent: nothing is added to it on the way, and the peer takes it so.
-    fn may_lend<P: Port>(&mut self, port: &mut P, io: &Io<'_, impl AsMut<Pool>>) -> bool {
+    fn may_lend<P: Segmented + Lending>(&mut self, port: &mut P, io: &Io<'_, impl AsMut<Pool>>) -> bool {
         let is_bare = !self.framer.markers() && !self.framer.crc() && io.settings.lend_threshold < u32::MAX;
         // It may stop to, when it can't read this process any more.
         self.lends = is_bare && port.can_lend();
@@ -87,7 +87,11 @@ impl Sender {
     }
 
     /// Counts the frames whose payload the peer has returned. Returns whether there were any.
-    fn take_returned<P: Port>(&self, bytes: &mut Bytes<P>, stream: &mut Stream) -> Result<bool, SendError> {
+    fn take_returned<P: Segmented + Lending>(
+        &self,
+        bytes: &mut Bytes<P>,
+        stream: &mut Stream,
+    ) -> Result<bool, SendError> {
         if bytes.outgoing.lent() == 0 {
             return Ok(false);
         }
@@ -100,7 +104,7 @@ impl Sender {
     }
 
     /// Lays out frames and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
-    pub(super) fn transmit<P: Port, A: Above>(
+    pub(super) fn transmit<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -141,7 +145,12 @@ impl Sender {
 
     /// Turns segments into frames while there is room.
     #[inline]
-    fn lay_out<P: Port>(&mut self, stream: &mut Stream, bytes: &mut Bytes<P>, io: &mut Io<'_, impl AsMut<Pool>>) {
+    fn lay_out<P: Segmented + Lending>(
+        &mut self,
+        stream: &mut Stream,
+        bytes: &mut Bytes<P>,
+        io: &mut Io<'_, impl AsMut<Pool>>,
+    ) {
         let Bytes { port, outgoing, .. } = bytes;
         while outgoing.has_room(self.largest_copied(stream, io)) && outgoing.lent() < MOST_LENT {
             let fitting = self.path.next_ulpdu(&self.framer);
@@ -215,7 +224,7 @@ enum Passage {
 }
 
 /// Lends the payload of a segment, and queues the frame that says where it is.
-fn lend<P: Port>(
+fn lend<P: Segmented + Lending>(
     framer: &mut Framer,
     segment: &Segment<'_>,
     payload: &Gather,

@@ -1,6 +1,6 @@
 //! MPA's start-up: who connects, who answers, and what both have agreed on.
 
-use weft_base::{DomainId, MessageNumber, Port, PortError, ReceivePiece, Received};
+use weft_base::{DomainId, Lending, MessageNumber, PortError, ReceivePiece, Received, Segmented};
 use weft_mpa::{
     Agreement, Deframer, Extensions, Framer, Initiator, MarkerSpacing, Request, Responder, Role, StartFailure,
     StartFrame, Step,
@@ -79,7 +79,7 @@ impl Start {
     }
 }
 
-impl<P: Port> Mpa<P> {
+impl<P: Segmented + Lending> Mpa<P> {
     pub(super) fn go_on(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<StartStep, ConnectionError> {
         if matches!(&self.layer, Layer::Start(start) if start.is_connecting()) {
             return self.go_on_connecting(io);

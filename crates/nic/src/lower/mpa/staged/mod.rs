@@ -29,7 +29,7 @@ mod stage;
 use core::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-use weft_base::{NoDigest, Port, Received};
+use weft_base::{Lending, NoDigest, Received, Segmented};
 use weft_lock::{Mutex, Rank};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Frame, FrameHead, Peek};
@@ -95,7 +95,7 @@ impl Staged {
         self.pipeline.clear();
     }
 
-    pub(super) fn transmit<P: Port, A: Above>(
+    pub(super) fn transmit<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -109,7 +109,7 @@ impl Staged {
         Ok(Sent { progress, cut_short: false })
     }
 
-    pub(super) fn receive<P: Port, A: Above>(
+    pub(super) fn receive<P: Segmented + Lending, A: Above>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
