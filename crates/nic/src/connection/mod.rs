@@ -15,7 +15,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
-use weft_base::{PortError, Time};
+use weft_base::{Interest, PortError, Time};
 use weft_rdmap::{Closed, RequestFlags, SendRequest};
 use weft_wire::terminate::TerminateCode;
 
@@ -463,19 +463,16 @@ impl<N: Carrier> Connection<N> {
 
     // --- what it is watched for
 
-    /// Whether it should be watched for room to send.
-    pub(crate) fn wants_room(&self) -> bool {
-        let waits = match &self.phase {
-            Phase::Start(_) => self.lower.is_connecting(),
-            Phase::Running(running) => running.cut_short,
-            Phase::Draining => false,
+    /// What its ports are armed for: room, where something waits to be sent, and `least` bytes; while the peer's host
+    /// has not answered, room alone.
+    pub(crate) fn interest(&self, least: u32) -> Interest {
+        let (is_connecting, is_cut_short) = match &self.phase {
+            Phase::Start(_) => (self.lower.is_connecting(), false),
+            Phase::Running(running) => (false, running.cut_short),
+            Phase::Draining => (false, false),
         };
-        waits || self.lower.has_unsent()
-    }
-
-    /// Whether it should be watched for bytes.
-    pub(crate) fn wants_bytes(&self) -> bool {
-        !matches!(&self.phase, Phase::Start(_) if self.lower.is_connecting())
+        let writable = is_connecting || is_cut_short || self.lower.has_unsent();
+        Interest { readable: !is_connecting, writable, least }
     }
 
     /// How many bytes must come before there is more to do than to place them: all that is missing of a long answer,

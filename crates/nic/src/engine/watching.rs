@@ -5,7 +5,7 @@ use core::mem::take;
 use core::time::Duration;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, Interest};
+use weft_base::Clock;
 
 use super::ports::{Owner, token};
 use super::{Engine, LONGEST_DOZE, Member, Upper};
@@ -128,8 +128,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let armed = match &mut entry.member {
             Member::Connection(connection) => {
-                let (readable, writable) = (connection.wants_bytes(), connection.wants_room());
-                let interest = Interest { readable, writable, least };
+                let interest = connection.interest(least);
                 let (lower, network) = (&mut connection.lower, &mut self.network);
                 let mut ports = entry.ports.iter().enumerate();
                 ports.try_for_each(|(index, port)| lower.arm(network, index, token(*port), interest))
