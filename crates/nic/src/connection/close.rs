@@ -142,7 +142,7 @@ impl<N: Carrier> Connection<N> {
     /// we wait on: a host that does not answer at all is found by the port ([`weft_base::PortOptions::peer_timeout`]).
     /// What is acknowledged reaches the peer when the port is dropped, but might not if it were reset.
     fn expire_running(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
-        let unsent = self.lower.has_unsent();
+        let unsent = self.lower.readiness(cx.io.now).send;
         let Some((running, lower)) = self.running() else { return Outcome::Idle };
         let closes = running.close_wanted && !has_ended(&running.stream.hold());
         if closes && (unsent || lower.unacknowledged() > 0) {

@@ -42,14 +42,16 @@ impl<N: Carrier> Connection<N> {
 
     /// Does what the stream asks for. Returns whether the connection is over.
     pub(super) fn follow(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
-        let nothing_waits = !self.lower.has_unsent();
+        self.note_readiness(cx.io.now);
         let Some((running, lower)) = self.running() else { return false };
+        let nothing_waits = !running.ready.send;
         let mut stream = running.stream.hold();
         while let Some(action) = stream.poll_action() {
             match action {
                 Action::CloseSend => running.close_wanted = true,
                 Action::Abort => {
                     lower.abort(&mut cx.io);
+                    running.ready = lower.readiness(cx.io.now);
                     running.send_closed = true;
                     running.input_over = true;
                 }
@@ -57,6 +59,7 @@ impl<N: Carrier> Connection<N> {
         }
         if running.close_wanted && !running.send_closed && nothing_waits {
             lower.close_send();
+            running.ready = lower.readiness(cx.io.now);
             running.send_closed = true;
         }
         let state = stream.state();
@@ -78,13 +81,13 @@ impl<N: Carrier> Connection<N> {
             // Our own Terminate has left before the stream failed; after the peer's, nothing more is to be sent.
             self.lower.clear_unsent(&mut cx.io);
         }
-        let nothing_waits = !self.lower.has_unsent();
+        let nothing_waits = !self.lower.readiness(cx.io.now).send;
         let Some((running, _)) = self.running() else { return false };
         let (sent, heard) = (running.send_closed || nothing_waits, running.input_over);
         self.finish_queue_pair(cx);
         if closed && sent && heard {
             self.lower.close_send();
-            if !self.lower.has_unsent() {
+            if !self.lower.readiness(cx.io.now).send {
                 return true;
             }
         }

@@ -23,7 +23,7 @@ use self::nudges::Nudges;
 use crate::error::{PostError, RefusedStart};
 use crate::ids::UpperId;
 use crate::lower::{
-    Carrier, Got, Io, Passed, Pollable as _, ReceiveError, Segments, SendError, Setup as _, StreamCell,
+    Carrier, Got, Io, Passed, Pollable as _, Readiness, ReceiveError, Segments, SendError, Setup as _, StreamCell,
 };
 use crate::queues::queue_pair::QueuePair;
 
@@ -120,6 +120,8 @@ enum Phase {
 struct Running {
     stream: StreamCell,
     queue_pair: Arc<QueuePair>,
+    /// What there is to do at the lower layer, as it said when it was driven last.
+    ready: Readiness,
     /// A turn has sent as much as one may: there may be more.
     cut_short: bool,
     /// The last look found nothing to do: until something is posted or comes, there is nothing.
@@ -172,7 +174,8 @@ impl<N: Carrier> Connection<N> {
     pub(crate) fn rests(&self) -> bool {
         match &self.phase {
             Phase::Running(running) => {
-                self.lower.rests() && !running.cut_short && !self.answers_wait && !running.queue_pair.has_posted()
+                let waits = !running.ready.receive && !running.cut_short && !self.answers_wait;
+                waits && !running.queue_pair.has_posted()
             }
             Phase::Start(_) | Phase::Draining => false,
         }
@@ -256,7 +259,8 @@ impl<N: Carrier> Connection<N> {
         self.take_posted(cx);
         // The caller may be gone for long afterwards: as much as the operating system takes.
         self.transmit(usize::MAX, cx);
-        if self.becomes_quiet(cx.io.now) {
+        self.note_readiness(cx.io.now);
+        if self.becomes_quiet() {
             return Outcome::Progress;
         }
         self.report(cx);
@@ -267,10 +271,11 @@ impl<N: Carrier> Connection<N> {
         let mut progress = self.take_posted(cx);
         let packets = cx.io.counters.passed_packets_received;
         progress |= self.receive(cx);
-        if !progress && self.is_quiet(cx.io.now) {
+        self.note_readiness(cx.io.now);
+        if !progress && self.is_quiet() {
             return Outcome::Idle;
         }
-        if self.becomes_quiet(cx.io.now) {
+        if self.becomes_quiet() {
             return Outcome::of(progress);
         }
         self.answers_wait |= cx.io.counters.passed_packets_received != packets && self.has_answers();
@@ -281,23 +286,31 @@ impl<N: Carrier> Connection<N> {
         if self.follow(cx) {
             return Outcome::Over;
         }
-        self.becomes_quiet(cx.io.now);
+        self.becomes_quiet();
         Outcome::of(progress)
     }
 
     /// Whether looks for what comes and what is posted are all that it needs.
     #[inline]
-    fn is_quiet(&self, now: Time) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.is_quiet) && self.lower.is_idle(now)
+    fn is_quiet(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.is_quiet && running.ready.idle)
     }
 
     /// Looks whether there is nothing to do until something is posted or comes.
-    fn becomes_quiet(&mut self, now: Time) -> bool {
+    fn becomes_quiet(&mut self) -> bool {
         let Phase::Running(running) = &mut self.phase else { return false };
-        let is_done = !running.cut_short && !self.answers_wait && self.lower.is_idle(now);
+        let is_done = !running.cut_short && !self.answers_wait && running.ready.idle;
         // What is shared may be changed by others.
         running.is_quiet = is_done && matches!(&running.stream, StreamCell::Own(stream) if stream.is_quiet());
         running.is_quiet
+    }
+
+    /// Keeps what there is to do at the lower layer, which was driven.
+    #[inline]
+    fn note_readiness(&mut self, now: Time) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.ready = self.lower.readiness(now);
+        }
     }
 
     /// There may be something to do though nothing was posted or has come.
@@ -389,6 +402,7 @@ impl<N: Carrier> Connection<N> {
         } else if !passed {
             queue_pair.withdraw(cx.io.registry, request);
         }
+        running.ready = lower.readiness(cx.io.now);
         passed.then_some(Ok(()))
     }
 
@@ -465,13 +479,13 @@ impl<N: Carrier> Connection<N> {
 
     /// What its ports are armed for: room, where something waits to be sent, and `least` bytes; while the peer's host
     /// has not answered, room alone.
-    pub(crate) fn interest(&self, least: u32) -> Interest {
+    pub(crate) fn interest(&self, least: u32, now: Time) -> Interest {
         let (is_connecting, is_cut_short) = match &self.phase {
             Phase::Start(_) => (self.lower.is_connecting(), false),
             Phase::Running(running) => (false, running.cut_short),
             Phase::Draining => (false, false),
         };
-        let writable = is_connecting || is_cut_short || self.lower.has_unsent();
+        let writable = is_connecting || is_cut_short || self.lower.readiness(now).send;
         Interest { readable: !is_connecting, writable, least }
     }
 

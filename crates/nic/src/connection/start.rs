@@ -10,7 +10,7 @@ use weft_rdmap::{Stream, StreamConfig};
 use super::nudges::Nudges;
 use super::{Connection, Context, Ending, Outcome, Phase, Running};
 use crate::error::{ConnectionError, Error, RefusedStart};
-use crate::lower::{Accepted, Carrier, Drained, Segments as _, Setup as _, StartStep, Terms, Undecided};
+use crate::lower::{Accepted, Carrier, Drained, Pollable as _, Segments as _, Setup as _, StartStep, Terms, Undecided};
 use crate::offer::{Offer, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
@@ -149,6 +149,7 @@ impl<N: Carrier> Connection<N> {
         let running = Running {
             stream,
             queue_pair: Arc::clone(&queue_pair),
+            ready: self.lower.readiness(cx.io.now),
             cut_short: false,
             is_quiet: false,
             input_over: false,

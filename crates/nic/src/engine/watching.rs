@@ -128,7 +128,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let armed = match &mut entry.member {
             Member::Connection(connection) => {
-                let interest = connection.interest(least);
+                let interest = connection.interest(least, self.now);
                 let (lower, network) = (&mut connection.lower, &mut self.network);
                 let mut ports = entry.ports.iter().enumerate();
                 ports.try_for_each(|(index, port)| lower.arm(network, index, token(*port), interest))

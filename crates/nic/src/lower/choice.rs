@@ -17,8 +17,8 @@ use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Above, Accepted, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, Knocked, ListensAt, Names,
-    Passed, Pollable, ReceiveError, Scratch, Segments, SendError, Sent, Setup, StartStep, Stray, StreamCell, Told,
-    Undecided,
+    Passed, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, Sent, Setup, StartStep, Stray, StreamCell,
+    Told, Undecided,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -424,27 +424,21 @@ impl<N: Network> Pollable<N> for Choice<N> {
         each!(self, lower => Pollable::<N>::is_still(lower), trying _ => false)
     }
 
-    fn has_unsent(&self) -> bool {
-        each!(self, lower => Pollable::<N>::has_unsent(lower), trying _ => false)
+    #[inline]
+    fn readiness(&self, now: Time) -> Readiness {
+        match self {
+            Self::Mpa(lower) => {
+                let ready = Pollable::<N>::readiness(lower, now);
+                Readiness { idle: !ready.send, ..ready }
+            }
+            Self::Edge(lower) => Pollable::<N>::readiness(lower, now),
+            Self::Trying(_) => Readiness::polled(false),
+        }
     }
 
     #[inline]
     fn lets_pass(&self, now: Time) -> bool {
         each!(self, lower => Pollable::<N>::lets_pass(lower, now), trying _ => false)
-    }
-
-    #[inline]
-    fn is_idle(&self, now: Time) -> bool {
-        match self {
-            Self::Mpa(lower) => !Pollable::<N>::has_unsent(lower),
-            Self::Edge(lower) => Pollable::<N>::is_idle(lower, now),
-            Self::Trying(_) => false,
-        }
-    }
-
-    #[inline]
-    fn rests(&self) -> bool {
-        each!(self, lower => Pollable::<N>::rests(lower), trying _ => false)
     }
 
     #[inline]

@@ -43,6 +43,6 @@ pub use self::seam::{Datagrams, Lower, Pollable, Segments, Setup};
 pub use self::stack::{Carrier, Stack};
 pub(crate) use self::stack::{DoorOf, LeavingOf, ParcelOf};
 pub use self::words::{
-    Accepted, Drained, Got, Knocked, ListensAt, MOST_PASSED, Passed, ReceiveError, Route, SendError, Sent, StartStep,
-    Terms, Undecided,
+    Accepted, Drained, Got, Knocked, ListensAt, MOST_PASSED, Passed, Readiness, ReceiveError, Route, SendError, Sent,
+    StartStep, Terms, Undecided,
 };

@@ -12,7 +12,7 @@ use super::io::Io;
 #[cfg(doc)]
 use super::words::MOST_PASSED;
 use super::words::{
-    Accepted, Drained, Got, Knocked, ListensAt, Passed, ReceiveError, SendError, Sent, StartStep, Undecided,
+    Accepted, Drained, Got, Knocked, ListensAt, Passed, Readiness, ReceiveError, SendError, Sent, StartStep, Undecided,
 };
 use crate::error::ConnectionError;
 use crate::key::JobKey;
@@ -150,7 +150,7 @@ pub trait Segments<S> {
     fn clear_received(&mut self, io: &mut Io<'_, S>);
 
     /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on. What of that can't be
-    /// sent at once counts in [`Pollable::has_unsent`].
+    /// sent at once counts in [`Readiness::send`].
     fn close_send(&mut self);
 
     /// Breaks the connection at once.
@@ -183,25 +183,12 @@ pub trait Pollable<N: Network> {
         false
     }
 
-    /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends
-    /// again.
-    fn has_unsent(&self) -> bool;
+    /// What there is to do. To be asked when it was driven, for it changes with that, and with time.
+    fn readiness(&self, now: Time) -> Readiness;
 
     /// Whether a request may go out now before anything that was taken from the stream.
-    fn lets_pass(&self, _now: Time) -> bool {
-        !self.has_unsent()
-    }
-
-    /// Whether it has nothing to do until something comes, the stream has something, or a time has come
-    /// ([`Pollable::next_timeout`]).
-    fn is_idle(&self, _now: Time) -> bool {
-        false
-    }
-
-    /// Whether there is nothing to do until something comes, something is posted, or a time has come: then it need
-    /// not be looked at. For layers that are brought what has come ([`Io::inbox`]).
-    fn rests(&self) -> bool {
-        false
+    fn lets_pass(&self, now: Time) -> bool {
+        !self.readiness(now).send
     }
 
     /// When it must be driven though nothing has come: retransmissions, delayed acknowledgements, probes.
@@ -221,7 +208,7 @@ pub trait Pollable<N: Network> {
     }
 
     /// Asks the network to report `token` once when there is something to do at the port with this index. Room is asked
-    /// for whenever [`Pollable::has_unsent`] says so; a layer that waits for something else leaves that out.
+    /// for whenever [`Readiness::send`] says so; a layer that waits for something else leaves that out.
     ///
     /// # Errors
     /// The operating system refused: it is looked at instead.

@@ -149,6 +149,27 @@ pub enum Passed {
     Not,
 }
 
+/// What there is to do at a lower layer, as it says when it was driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// It is driven in the next turn: it has to poll its ports, or goes on. A layer that is brought what has come
+    /// ([`Io::inbox`](super::Io::inbox)) may wait for that, for something that is posted, or for a time.
+    pub receive: bool,
+    /// Something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends again.
+    pub send: bool,
+    /// When it is driven, it need not be asked to send until something comes, the stream has something, or a time has
+    /// come ([`next_timeout`](super::Pollable::next_timeout)).
+    pub idle: bool,
+}
+
+impl Readiness {
+    /// Of a layer that polls its ports, and is asked in each turn.
+    #[must_use]
+    pub const fn polled(send: bool) -> Self {
+        Self { receive: true, send, idle: false }
+    }
+}
+
 /// What is left to do after the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {

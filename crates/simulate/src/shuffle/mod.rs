@@ -30,8 +30,8 @@ use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, Random, Time, Token};
 use weft_nic::lower::{
-    Above, Accepted, DatagramKey, Datagrams, Drained, Got, Io, Pollable, ReceiveError, Segments, SendError, Sent,
-    Setup, Stack, StartStep, StreamCell, Undecided,
+    Above, Accepted, DatagramKey, Datagrams, Drained, Got, Io, Pollable, Readiness, ReceiveError, Segments, SendError,
+    Sent, Setup, Stack, StartStep, StreamCell, Undecided,
 };
 use weft_nic::offer::Role;
 use weft_nic::{
@@ -427,8 +427,8 @@ impl Segments<()> for Shuffled {
 impl Pollable<SimulatedNetwork<Shuffle>> for Shuffled {
     const MEASURES_TIME: bool = true;
 
-    fn has_unsent(&self) -> bool {
-        !self.wire.is_idle() || !self.sender.is_empty() || self.closing == Closing::Wanted
+    fn readiness(&self, _: Time) -> Readiness {
+        Readiness::polled(!self.wire.is_idle() || !self.sender.is_empty() || self.closing == Closing::Wanted)
     }
 
     fn next_timeout(&self) -> Option<Time> {

@@ -39,7 +39,8 @@ use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Above, Accepted, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, Knocked, ListensAt, Names,
-    Passed, Pollable, ReceiveError, Segments, SendError, Sent, Setup, StartStep, Stray, StreamCell, Told, Undecided,
+    Passed, Pollable, Readiness, ReceiveError, Segments, SendError, Sent, Setup, StartStep, Stray, StreamCell, Told,
+    Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -293,38 +294,24 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
 impl<N: Network> Pollable<N> for Edge {
     const MEASURES_TIME: bool = true;
 
-    fn has_unsent(&self) -> bool {
-        let Phase::Running(running) = &self.phase else { return false };
-        let connection = &running.connection;
-        let lingers = running.ended.is_some() && !connection.is_over();
-        let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
-        let unsent = connection.acknowledged() < connection.next_position() || running.release.is_held();
-        !self.waiting.is_empty() || unsent || unheard || lingers
-    }
-
     fn lets_pass(&self, now: Time) -> bool {
         self.waiting.is_empty() && matches!(&self.phase, Phase::Running(running) if running.connection.can_pass(now))
     }
 
-    fn is_idle(&self, now: Time) -> bool {
-        let Phase::Running(running) = &self.phase else { return false };
-        let is_resting = self.waiting.is_empty() && running.held.is_none() && !running.took && !running.is_closing;
-        is_resting
-            && running.ended.is_none()
-            && !running.peer_closed
-            && !running.connection.is_due(now)
-            && !running.release.is_held()
-    }
-
     #[inline]
-    fn rests(&self) -> bool {
-        self.waiting.is_empty() && {
-            matches!(
-                &self.phase,
-                Phase::Running(running) if running.held.is_none() && !running.took && !running.is_closing
-                    // Whoever posts a receive and polls finds it at once.
-                    && running.starved.is_none()
-            )
+    fn readiness(&self, now: Time) -> Readiness {
+        let Phase::Running(running) = &self.phase else { return Readiness::polled(false) };
+        let connection = &running.connection;
+        let lingers = running.ended.is_some() && !connection.is_over();
+        let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
+        let unsent = connection.acknowledged() < connection.next_position() || running.release.is_held();
+        let is_resting = self.waiting.is_empty() && running.held.is_none() && !running.took && !running.is_closing;
+        let is_open = running.ended.is_none() && !running.peer_closed;
+        Readiness {
+            // A program that posts a receive and polls finds it at once.
+            receive: !is_resting || running.starved.is_some(),
+            send: !self.waiting.is_empty() || unsent || unheard || lingers,
+            idle: is_resting && is_open && !connection.is_due(now) && !running.release.is_held(),
         }
     }
 

@@ -33,8 +33,8 @@ use self::startup::Start;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, DatagramKey, Datagrams, Drained, Got, Io, Passed, Pollable, ReceiveError, Segments, SendError,
-    Sent, Setup, StartStep, StreamCell, Undecided,
+    Above, Accepted, DatagramKey, Datagrams, Drained, Got, Io, Passed, Pollable, Readiness, ReceiveError, Segments,
+    SendError, Sent, Setup, StartStep, StreamCell, Undecided,
 };
 use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -318,9 +318,10 @@ impl<N: Network> Pollable<N> for Mpa<N::Port> {
         matches!(self.layer, Layer::Plain(_)) && self.bytes.outgoing.is_empty() && self.bytes.port.is_still()
     }
 
-    fn has_unsent(&self) -> bool {
+    #[inline]
+    fn readiness(&self, _: Time) -> Readiness {
         let staged = matches!(&self.layer, Layer::Staged(staged) if !staged.is_empty());
-        staged || !self.bytes.outgoing.is_empty() || self.bytes.outgoing.lent() > 0
+        Readiness::polled(staged || !self.bytes.outgoing.is_empty() || self.bytes.outgoing.lent() > 0)
     }
 
     fn arm(&mut self, network: &mut N, _: usize, token: Token, interest: Interest) -> Result<(), PortError> {
