@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use weft_base::{Lent, NoDigest, Slice};
+use weft_base::{Lending, Lent, NoDigest, Slice};
 use weft_memory::Region;
 
 use super::*;
