@@ -21,7 +21,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Messages of a stream that may be under way. Its queue has room for more: a place may come free a moment after the
 /// completion is seen.
-const DEPTH: usize = 16;
+const DEPTH: usize = 128;
 /// Streams that the client begins at a time: fewer than a listener lets wait.
 const AT_A_TIME: usize = 8;
 /// The longest sleep while connections come about.
