@@ -195,9 +195,10 @@ pub(crate) const ALL: [Experiment; 29] = [
     Experiment::new(
         "links-unlike",
         MULTI_EDGE,
-        ["links --links 2 --rate 100M,200M --seconds 1", "links --links 4 --rate 100M,200M,500M,1G"],
-        [0.3, 2.0, 3.0],
+        ["links --links 2 --rate 100M,200M --seconds 1", "links --links 4 --rate 100M,200M,500M,1G --seconds 2"],
+        [0.3, 1.7, 3.0],
     )
+    .long("links --links 4 --rate 100M,200M,500M,1G")
     .asks(
         "What do unlike links carry together?",
         "contestant",
@@ -253,7 +254,7 @@ pub(crate) const ALL: [Experiment; 29] = [
             "overlap-ratio --lab 1G --computation 242 --delay 0us,1ms --vs sockets --quick",
             "overlap-ratio --lab 1G --computation 62,422 --delay 0us,1ms,4ms",
         ],
-        [0.1, 0.8, 30.0],
+        [0.1, 0.9, 30.0],
     )
     .long(
         "overlap-ratio --lab 1G --computation 62,122,182,242,302,362,422 \
@@ -272,7 +273,7 @@ pub(crate) const ALL: [Experiment; 29] = [
             "progress --lab 1G --lateness 0ms,16ms --delay 0us,1ms --vs sockets --quick",
             "progress --lab 1G --lateness 0ms,4ms,64ms --delay 0us,1ms,4ms",
         ],
-        [0.1, 1.2, 30.0],
+        [0.1, 1.4, 30.0],
     )
     .long("progress --lab 1G --delay 0us,500us,1ms,2ms,4ms,12500us,25ms,50ms")
     .asks("How long to fetch from a busy server?", "lateness of the server, round trip", "time of a fetch: median, p99")
@@ -282,7 +283,7 @@ pub(crate) const ALL: [Experiment; 29] = [
         CLUSTERS,
         [
             "slowdown --lab 1G --size 4K --delay 0us,1ms --vs sockets --quick",
-            "slowdown --lab 1G --size 1K,16K --delay 0us,1ms,4ms",
+            "slowdown --lab 1G --size 1K,16K --delay 0us,4ms",
         ],
         [0.1, 1.0, 20.0],
     )
@@ -385,7 +386,7 @@ pub(crate) const ALL: [Experiment; 29] = [
         "idle",
         MULTI_EDGE,
         ["idle --connections 10 --seconds 0.2 --vs none", "idle --connections 100 --seconds 1"],
-        [0.3, 2.0, 4.0],
+        [0.3, 1.8, 4.0],
     )
     .long("idle --connections 100 --seconds 2")
     .asks(
