@@ -49,7 +49,7 @@ impl Design for MpiClusters {
 
     fn afterword(&self, _: &Plan, _: &Results) -> String {
         "\neight ranks, each in a host of its own, four in each cluster; weft is iWARP between hosts.\n\
-         ring: a message goes round all ranks. all-to-all: one from each rank to each other one. halo: one to each\n\
+         ring: a message goes round all ranks. all-to-all: one from each rank to each other one. halo: one to each \
          neighbour in the ring. sort: examples/bucketsort.c, an allreduce, an all-to-all and an all-to-allv.\n"
             .into()
     }
