@@ -24,15 +24,15 @@ impl SetUps {
         Self { warmup: job.warmup, round_trip_us: job.round_trip_us as f64, connected_us, answered_us }
     }
 
-    /// A connection that was begun then, stood then (`None`: who knows), and over which a first answer has come now.
-    pub(crate) fn answered(&mut self, began: Instant, connected: Option<Instant>) {
+    /// When a connection was begun, when it stood (`None`: it does not tell), and when a first answer had come over it.
+    pub(crate) fn add(&mut self, began: Instant, connected: Option<Instant>, answered: Instant) {
         if self.warmup > 0 {
             self.warmup -= 1;
             return;
         }
         let us = |until: Instant| (until - began).as_secs_f64() * 1e6;
         self.connected_us.extend(connected.map(us));
-        self.answered_us.push(us(Instant::now()));
+        self.answered_us.push(us(answered));
     }
 
     /// The medians, and the distribution of the time until the first answer.
@@ -57,24 +57,24 @@ mod tests {
 
     #[test]
     fn a_set_up_is_counted_in_round_trips_beyond_the_first_message() {
-        let mut set_ups = SetUps::new(&Job { warmup: 1, round_trip_us: 1_000_000, ..job() });
-        let now = Instant::now();
-        let before = |seconds: u64| now.checked_sub(Duration::from_secs(seconds)).unwrap();
-        set_ups.answered(before(100), None);
-        for seconds in [2, 3, 4] {
-            set_ups.answered(before(seconds), Some(before(1)));
+        let mut set_ups = SetUps::new(&Job { warmup: 1, round_trip_us: 1000, ..job() });
+        let began = Instant::now();
+        let after = |ms| began + Duration::from_millis(ms);
+        set_ups.add(began, None, after(100));
+        for (connected, answered) in [(1, 2), (2, 3), (3, 4)] {
+            set_ups.add(began, Some(after(connected)), after(answered));
         }
         let measured = set_ups.finish();
-        // The clock goes on meanwhile.
-        assert!(measured.figures[&Figure::RoundTrips] >= 2.0 && measured.value >= Some(3e6), "{measured:?}");
-        assert_eq!(measured.figures[&Figure::ConnectedUs], 2e6);
+        assert!((measured.figures[&Figure::RoundTrips] - 2.0).abs() < 1e-9, "{measured:?}");
+        assert!((measured.figures[&Figure::ConnectedUs] - 2000.0).abs() < 1e-6, "{measured:?}");
         assert_eq!(measured.histogram.unwrap().counts.iter().sum::<u64>(), 3, "the first warmed up");
     }
 
     #[test]
     fn without_a_delay_nothing_is_counted() {
         let mut set_ups = SetUps::new(&Job { warmup: 0, round_trip_us: 0, ..job() });
-        set_ups.answered(Instant::now(), None);
+        let began = Instant::now();
+        set_ups.add(began, None, began + Duration::from_millis(1));
         let measured = set_ups.finish();
         assert!(measured.value.is_some() && measured.figures.is_empty(), "{measured:?}");
     }

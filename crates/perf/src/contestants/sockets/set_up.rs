@@ -18,7 +18,7 @@ pub(super) fn connect(job: &Job, connect: impl Fn() -> io::Result<TcpStream>) ->
         stream.set_nodelay(true)?;
         stream.write_all(&message)?;
         stream.read_exact(&mut message)?;
-        set_ups.answered(began, Some(connected));
+        set_ups.add(began, Some(connected), Instant::now());
     }
     Ok(set_ups.finish())
 }

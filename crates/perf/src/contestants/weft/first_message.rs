@@ -66,7 +66,7 @@ impl FirstMessage {
             talk.say(peer, job)?;
             talk.hear()?;
             // It connects by itself, and does not say when.
-            set_ups.answered(began, None);
+            set_ups.add(began, None, Instant::now());
             talk.flush()?;
             talk.endpoint.close().map_err(|left| format!("{left:?}"))?;
         }

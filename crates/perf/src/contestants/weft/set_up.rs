@@ -64,7 +64,7 @@ impl Connecting {
             let connected = Instant::now();
             say(&link, job)?;
             hear(&mut link)?;
-            set_ups.answered(began, Some(connected));
+            set_ups.add(began, Some(connected), Instant::now());
             link.flush()?;
             self.link = Some(link);
         }
