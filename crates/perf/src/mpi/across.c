@@ -137,7 +137,7 @@ int main(int count, char **words)
 {
     if (count != 5)
         return 2;
-    /* Nobody waits for a rank whose launcher has gone, or that hangs. */
+    /* A rank ends with its launcher, and when it hangs. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(atoi(words[4]));
     size = atoi(words[1]);

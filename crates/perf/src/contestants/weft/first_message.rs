@@ -74,7 +74,7 @@ impl FirstMessage {
     }
 
     fn answer(&mut self, job: &Job) -> Outcome<()> {
-        let talk = self.own.as_mut().ok_or("the active side answers nobody")?;
+        let talk = self.own.as_mut().ok_or("the active side has no endpoint that stays")?;
         for _ in 0..job.warmup + job.iterations {
             talk.listen(job)?;
             let peer = talk.hear()?;
@@ -130,7 +130,7 @@ impl Talk {
         let Some(Event { completed, outcome, peer, .. }) = self.events.poll() else { return Ok(()) };
         outcome.map_err(|failure| failure.to_string())?;
         match completed {
-            Completed::Receive => self.heard = Some(peer.ok_or("a message of nobody")?),
+            Completed::Receive => self.heard = Some(peer.ok_or("a message without a sender")?),
             _ => self.sent -= 1,
         }
         Ok(())
