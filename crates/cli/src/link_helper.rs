@@ -22,11 +22,12 @@ Examples:
   sudo weft link-helper --link eth0=10.0.0.9/24 --socket /run/weft-eth0 --uid 1000
   weft rping -s -a 10.0.0.9 --link eth0=10.0.0.9/24@/run/weft-eth0
 
-It needs the right CAP_NET_RAW, and with ports of the host's address CAP_NET_ADMIN for the rule of the firewall, which
-holds as long as it runs. A client hears what is for that link and nothing else: the filter of its socket is locked.
-What it sends is not bounded, so trust only users who may send any frame on the interface. The folder of the socket is
-one that only root and the helper's user can write to, or has the sticky bit as /tmp; others could put a socket of their
-own there. The helper ends by Ctrl-C or SIGTERM; sockets that it has given stay with their owners.")]
+It needs the capability CAP_NET_RAW, and with ports of the host's address CAP_NET_ADMIN for the rule of the
+firewall, which holds as long as it runs. A client receives frames of that link and nothing else: the filter of its
+socket is locked. What it sends is not bounded, so trust only users who may send any frame on the interface. The
+folder of the socket is one that only root and the helper's user can write to, or has the sticky bit as /tmp; others
+could put a socket of their own there. The helper ends by Ctrl-C or SIGTERM; sockets that it has given stay with
+their owners.")]
 pub(crate) struct Arguments {
     /// The link that clients get, as their --link says it
     #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..")]

@@ -30,7 +30,7 @@ impl RingPort {
     /// Opens one, by the name of the interface.
     ///
     /// # Errors
-    /// There is no such interface, or the right CAP_NET_RAW is missing; the message says which.
+    /// There is no such interface, or the capability CAP_NET_RAW is missing; the message says which.
     pub fn open(interface: &str) -> io::Result<Self> {
         let ring = PacketRing::open(interface)?;
         Ok(Self { ring, interface: interface.to_owned(), spare: Vec::new(), too_long: 0, refused: 0 })

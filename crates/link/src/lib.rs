@@ -3,7 +3,7 @@
 //!
 //! [`LinkNetwork`] is a [`Network`](weft_base::Network) of two: what goes to the network of its [`LinkSettings`] goes
 //! by `weft-tcp` or, as datagrams, in frames of their own, over packet sockets of the interface; all else by the kernel
-//! (`HostNetwork`). It needs the right CAP_NET_RAW.
+//! (`HostNetwork`). It needs the capability CAP_NET_RAW.
 //!
 //! Segments of a stream leave many at a time: the interface cuts them and completes their checksums, or the kernel
 //! does. Frames longer than the MTU, which senders and devices make that do the same, are taken as they come.
@@ -12,7 +12,7 @@
 //! kernel's memory, and the right once more when it is made.
 //!
 //! Instead of addresses of its own a link can have some ports of the host's ([`LinkSettings::ports`]): then the kernel
-//! is kept from answering by a rule of its firewall, which takes the right CAP_NET_ADMIN and the program `nft`.
+//! is kept from answering by a rule of its firewall, which needs the capability CAP_NET_ADMIN and the program `nft`.
 //!
 //! Who has no right to open packet sockets can have one from a [`LinkHelper`].
 //!

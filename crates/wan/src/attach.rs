@@ -32,8 +32,8 @@ impl Attached {
     /// queue any more, packets pass as if nothing were there.
     ///
     /// # Errors
-    /// The scenario is none; there is no such interface; the right CAP_NET_ADMIN is missing; a program or a part of the
-    /// kernel is. The message says which.
+    /// The scenario is none; there is no such interface; the capability CAP_NET_ADMIN is missing; a program or a part
+    /// of the kernel is. The message says which.
     pub fn to_one(interface: &str, scenario: &str, folder: &Path, program: &CarrierProgram) -> Result<Self, WanError> {
         check(scenario, folder, Kind::Queue)?;
         find(interface)?;
@@ -47,7 +47,7 @@ impl Attached {
     /// at them.
     ///
     /// # Errors
-    /// The scenario is none; there is no such interface; the right CAP_NET_RAW is missing. The message says which.
+    /// The scenario is none; there is no such interface; the capability CAP_NET_RAW is missing. The message says which.
     pub fn between(
         interfaces: [&str; 2],
         scenario: &str,

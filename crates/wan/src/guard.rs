@@ -69,8 +69,8 @@ impl Guard {
         let said = said.trim().replace('\n', "; ");
         if said.contains("Permission denied") || said.contains("must be root") {
             return WanError::Right(format!(
-                "rules of the packet filter need the right CAP_NET_ADMIN over the network: be root, or use weft wan \
-                 run, which has a network of its own ({said})"
+                "rules of the packet filter need the capability CAP_NET_ADMIN over the network: be root, or use weft \
+                 wan run, which has a network of its own ({said})"
             ));
         }
         WanError::Carrier(format!("the rules of the packet filter can't be set: {said}"))

@@ -77,7 +77,7 @@ impl Drop for Kept {
 /// Why queues could not be opened.
 #[derive(Debug)]
 pub(crate) enum OpenError {
-    /// The right CAP_NET_ADMIN is missing.
+    /// The capability CAP_NET_ADMIN is missing.
     Right,
     /// Another program reads that queue.
     Taken(u16),

@@ -92,8 +92,8 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<Scenario, WanError> {
 
 fn refused_queue(error: OpenError) -> Refusal {
     let words = match &error {
-        OpenError::Right => "reading a packet queue needs the right CAP_NET_ADMIN over the network: be root, or use \
-                             weft wan run, which has a network of its own"
+        OpenError::Right => "reading a packet queue needs the capability CAP_NET_ADMIN over the network: be root, or \
+                             use weft wan run, which has a network of its own"
             .to_owned(),
         OpenError::Taken(queue) => format!("another program reads packet queue {queue}"),
         OpenError::Lacking => "this kernel has no packet queues (CONFIG_NETFILTER_NETLINK_QUEUE); as root: \

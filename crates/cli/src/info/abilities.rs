@@ -49,7 +49,7 @@ pub(super) fn all() -> Vec<Ability> {
 fn packet_socket() -> Result<String, String> {
     match Socket::new(Domain::PACKET, Type::RAW, None) {
         Ok(_) => Ok("raw links can be used".into()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err("needs the right CAP_NET_RAW".into()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err("needs the capability CAP_NET_RAW".into()),
         Err(error) => Err(format!("this kernel refuses them: {error}")),
     }
 }
