@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(then.iter().filter(|(first, _)| *first == SocketRole::Any).count(), 10);
         assert!(then.iter().all(|(first, both)| *both == (*first == SocketRole::Any)));
         order.idle = 0;
-        assert!(polls(&mut order, false, IDLE_POLLS as usize).iter().all(|(_, both)| *both), "both are looked at");
+        assert!(polls(&mut order, false, IDLE_POLLS as usize).iter().all(|(_, both)| *both), "both are polled");
     }
 
     #[test]
