@@ -194,7 +194,9 @@ impl<'a> Run<'a> {
             eager_bytes: 300 + script.word() % 3000,
             fragment_bytes: 50 + script.word() % 1000,
             fragments_under_way: 2,
+            far_bytes: 4000,
             data_credits: TERMS.data_credits,
+            extra_credits: 12,
             control_credits: TERMS.control_credits,
             unexpected_bytes: script.word() % 8000,
             unexpected_messages: u32::from(script.byte()),
@@ -263,7 +265,7 @@ impl<'a> Run<'a> {
                 let outcome = if script.byte() < 200 { Ok(()) } else { Err(Failure::PeerLost) };
                 machine.handle_transferred(ticket, outcome, host);
             }
-            19 => drop(machine.reserve_packet(peer)),
+            19 => drop(machine.reserve_packet(peer, *now)),
             20..=22 => self.poll(peer),
             23 => {
                 let bytes = script.take(40);
@@ -343,7 +345,8 @@ fn packet(script: &mut Script<'_>, seen: &[u64]) -> Vec<u8> {
     let class = [Class::Data, Class::Data, Class::Control, Class::Credits][usize::from(how & 3)];
     let (data_credits, control_credits) = (u16::from(how >> 2 & 1), u16::from(how >> 3 & 1));
     let mut bytes = vec![0; PACKET_HEADER_LENGTH];
-    PacketHeader { class, data_credits, control_credits, scarce: data_credits % 2 == 1 }.emit(&mut bytes);
+    let [scarce, waited, doubled] = [1, 2, 4].map(|flag| data_credits & flag != 0);
+    PacketHeader { class, data_credits, control_credits, scarce, waited, doubled }.emit(&mut bytes);
     let records = if class == Class::Credits { 0 } else { how >> 4 & 3 };
     for _ in 0..records {
         let record = record(script, seen);

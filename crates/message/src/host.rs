@@ -62,6 +62,12 @@ pub trait Host {
     /// Closes the connection: both sides agree that nothing is under way. No answer.
     fn disconnect(&mut self, peer: PeerId);
 
+    /// A peer is to have this many packets more in flight to us: post receive requests for them on its connection, and
+    /// then call [`crate::Machine::handle_room`]. A host that never does grants no more than the terms say.
+    fn make_room(&mut self, peer: PeerId, packets: u16) {
+        let _ = (peer, packets);
+    }
+
     /// Copies bytes of a message to send.
     fn fetch(&mut self, send: &Self::Send, offset: u64, out: &mut [u8]);
     /// Copies bytes of a received message.

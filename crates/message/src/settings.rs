@@ -14,6 +14,10 @@ pub struct Settings {
     pub packet_bytes: u32,
     /// Packets with messages that a peer may have in flight to us.
     pub data_credits: u16,
+    /// Further such packets, for all peers together. A peer whose messages have waited for credits for a millisecond or
+    /// longer is far away: it is granted twice as many, again and again, as long as these last. Each takes memory for a
+    /// packet once it is used. 0: none is granted more.
+    pub extra_credits: u32,
     /// Packets without messages (answers, acknowledgements) that a peer may have in flight to us.
     pub control_credits: u16,
     /// Messages up to this many bytes are sent at once, in a packet, except to a peer that is short of memory. At most
@@ -27,6 +31,10 @@ pub struct Settings {
     /// transfers, atomics) are under way. Otherwise the receiver reads them: a sender of many needs throughput, and a
     /// read places the bytes directly.
     pub alone_bytes: u64,
+    /// Longer ones, up to this many bytes, are sent at once as well where a round trip takes a millisecond or longer,
+    /// for that is longer than a copy: if there are credits for all of the message, and no more than two requests are
+    /// under way. At most half of the peers' `unexpected_bytes`.
+    pub far_bytes: u64,
     /// Messages up to this many bytes are sent as soon as the receiver has told where to write them: into the receive's
     /// memory, or into a buffer. Longer ones wait for their receive, which reads them.
     pub eager_bytes: u64,
@@ -60,6 +68,7 @@ impl Settings {
     /// + 2 x unexpected_bytes                   their bytes: the budget, and as much beyond it
     /// + 16 x held                              left behind by lost connections
     /// + 2 MiB                                  pools
+    /// + extra                                  packets that peers far away may have in flight beyond the others
     /// + connections x (
     ///     held                                 packets whose credits are withheld
     ///   + 2 x answers                          answers to calls that the peer does not accept
@@ -68,6 +77,7 @@ impl Settings {
     /// held    = data_credits x (2 x packet_bytes + 256 x MESSAGE_BYTES)
     /// answers = 64 KiB + 32 x short_bytes
     /// records = 512 + 256 x data_credits
+    /// extra   = extra_credits x (2 x packet_bytes + 256 x (MESSAGE_BYTES + 512))
     /// ```
     /// Not counted: the application's operations, the peers themselves, and the NIC's own memory (packets, buffers).
     #[must_use]
@@ -81,22 +91,27 @@ impl Settings {
         let all = places
             .saturating_add(bytes)
             .saturating_add(LEAVERS * self.left_behind())
-            .saturating_add(pool::KEPT_BYTES as u64);
+            .saturating_add(pool::KEPT_BYTES as u64)
+            .saturating_add(u64::from(self.extra_credits) * (self.held_packet() + MAX_RECORDS as u64 * 512));
         all.saturating_add(each.saturating_mul(connections))
     }
 
     /// Bytes of messages that a peer may have sent before it knows that it should ask: as much as its credits permit,
-    /// in buffers of powers of two, and the rest of the last message.
-    pub(crate) fn window(&self) -> u64 {
-        let credits = u64::from(self.data_credits) * u64::from(self.packet_bytes);
+    /// in buffers of powers of two, and the rest of the last message. `extra` are credits beyond the terms.
+    pub(crate) fn window(&self, extra: u32) -> u64 {
+        let credits = (u64::from(self.data_credits) + u64::from(extra)) * u64::from(self.packet_bytes);
         credits.saturating_mul(2).saturating_add(pool::capacity(self.stream_bytes))
     }
 
     /// Bytes of messages that a lost connection may leave behind for which its packets were held: as much as its
     /// credits permit.
     pub(crate) fn left_behind(&self) -> u64 {
-        let packet = 2 * u64::from(self.packet_bytes) + MAX_RECORDS as u64 * Self::MESSAGE_BYTES;
-        packet * u64::from(self.data_credits)
+        self.held_packet() * u64::from(self.data_credits)
+    }
+
+    /// Bytes that a packet takes whose credit is kept back.
+    const fn held_packet(&self) -> u64 {
+        2 * self.packet_bytes as u64 + MAX_RECORDS as u64 * Self::MESSAGE_BYTES
     }
 }
 
@@ -105,10 +120,12 @@ impl Default for Settings {
         Self {
             packet_bytes: 16 * 1024 + Self::PACKET_OVERHEAD,
             data_credits: 16,
+            extra_credits: 1024,
             control_credits: 8,
             short_bytes: 16 * 1024,
             stream_bytes: 128 * 1024,
             alone_bytes: 64 * 1024,
+            far_bytes: 4 * 1024 * 1024,
             eager_bytes: 128 * 1024,
             fragment_bytes: 1024 * 1024,
             fragments_under_way: 8,

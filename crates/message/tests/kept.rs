@@ -79,7 +79,13 @@ const PEERS: u32 = 16;
 const KINDS: usize = 7;
 
 fn settings() -> Settings {
-    Settings { unexpected_bytes: 1 << 20, unexpected_messages: 30_000, data_credits: 2, ..Settings::default() }
+    Settings {
+        unexpected_bytes: 1 << 20,
+        unexpected_messages: 30_000,
+        data_credits: 2,
+        extra_credits: 0,
+        ..Settings::default()
+    }
 }
 
 /// A packet full of messages of a kind.
@@ -96,7 +102,15 @@ fn packet(kind: usize, whole: usize) -> Vec<u8> {
         _ => Record::Call { id: 6, length: 20 },
     };
     let mut bytes = vec![0; PACKET_HEADER_LENGTH];
-    PacketHeader { class: Class::Data, data_credits: 0, control_credits: 0, scarce: true }.emit(&mut bytes);
+    let header = PacketHeader {
+        class: Class::Data,
+        data_credits: 0,
+        control_credits: 0,
+        scarce: true,
+        waited: true,
+        doubled: false,
+    };
+    header.emit(&mut bytes);
     for _ in 0..256 {
         let (at, length) = (bytes.len(), record.length() + record.body_length());
         if at + length > whole {

@@ -226,7 +226,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
         name: "CREDITS",
         possible: "a number from 2 to 1024",
         help: "Packets of short messages that a peer may have in flight to this process; each takes memory for one of \
-               FI_WEFT_SHORT bytes (default 16)",
+               FI_WEFT_SHORT bytes (default 16). Peers whose messages wait for them for a millisecond or longer are \
+               granted twice as many, again and again, of 1024 more for all of them",
         set: |parameters, text| {
             parameters.endpoint.messages.data_credits = between(text.parse().ok()?, 2..=1024)?;
             Some(())

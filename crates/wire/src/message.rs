@@ -40,8 +40,10 @@ mod packet {
     pub(super) const CONTROL_CREDITS: usize = 4;
     pub(super) const FLAGS: usize = 6;
     pub(super) const RESERVED: usize = 7;
-    // A flag.
+    // Flags.
     pub(super) const SCARCE: u8 = 0x01;
+    pub(super) const WAITED: u8 = 0x02;
+    pub(super) const DOUBLED: u8 = 0x04;
 }
 
 /// Where each field of a record's head begins, in bytes. What a kind does not have is not there.
@@ -111,6 +113,11 @@ pub struct PacketHeader {
     /// Its sender is short of memory for messages that nobody waits for: those to it of more than [`UNASKED_BYTES`]
     /// should be asked for first.
     pub scarce: bool,
+    /// Its sender has had messages that waited for data credits for long: it wants twice as many. Said once, until
+    /// that is answered by `doubled`.
+    pub waited: bool,
+    /// Its sender grants twice as many data credits from now on. The new ones are given with this.
+    pub doubled: bool,
 }
 
 /// Why bytes are no packet or record.
@@ -153,6 +160,8 @@ impl PacketHeader {
             data_credits: read_u16(bytes, packet::DATA_CREDITS),
             control_credits: read_u16(bytes, packet::CONTROL_CREDITS),
             scarce: bytes[packet::FLAGS] & packet::SCARCE != 0,
+            waited: bytes[packet::FLAGS] & packet::WAITED != 0,
+            doubled: bytes[packet::FLAGS] & packet::DOUBLED != 0,
         })
     }
 
@@ -169,7 +178,8 @@ impl PacketHeader {
         };
         write_u16(bytes, packet::DATA_CREDITS, self.data_credits);
         write_u16(bytes, packet::CONTROL_CREDITS, self.control_credits);
-        bytes[packet::FLAGS] = if self.scarce { packet::SCARCE } else { 0 };
+        let flags = [(self.scarce, packet::SCARCE), (self.waited, packet::WAITED), (self.doubled, packet::DOUBLED)];
+        bytes[packet::FLAGS] = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
         bytes[packet::RESERVED] = 0;
     }
 }
@@ -614,13 +624,16 @@ mod tests {
     #[test]
     fn exact_bytes_of_a_packet_header_both_ways() {
         for (class, code) in [(Class::Data, 0), (Class::Control, 1), (Class::Credits, 2)] {
-            let scarce = class == Class::Control;
-            let header = PacketHeader { class, data_credits: 0x0102, control_credits: 0x0304, scarce };
-            let mut bytes = [0xa5; 10];
-            header.emit(&mut bytes);
-            assert_eq!(bytes, [1, code, 1, 2, 3, 4, u8::from(scarce), 0, 0xa5, 0xa5]);
-            assert_eq!(PacketHeader::parse(&bytes), Ok(header));
-            assert_eq!(PacketHeader::parse(&bytes[..7]), Err(MessageError::Short));
+            for flags in 0..8 {
+                let [scarce, waited, doubled] = [1, 2, 4].map(|flag| flags & flag != 0);
+                let header =
+                    PacketHeader { class, data_credits: 0x0102, control_credits: 0x0304, scarce, waited, doubled };
+                let mut bytes = [0xa5; 10];
+                header.emit(&mut bytes);
+                assert_eq!(bytes, [1, code, 1, 2, 3, 4, flags, 0, 0xa5, 0xa5]);
+                assert_eq!(PacketHeader::parse(&bytes), Ok(header));
+                assert_eq!(PacketHeader::parse(&bytes[..7]), Err(MessageError::Short));
+            }
         }
         assert_eq!(PacketHeader::parse(&[2, 0, 0, 0, 0, 0, 0, 0]), Err(MessageError::Version(2)));
         assert_eq!(PacketHeader::parse(&[1, 3, 0, 0, 0, 0, 0, 0]), Err(MessageError::Class(3)));

@@ -29,11 +29,39 @@ impl<H: Host> Machine<H> {
         let mut arrival = Arrival { peer, class: header.class, held: None };
         let outcome = self.take_records(&mut arrival, &packet[PACKET_HEADER_LENGTH..], host);
         // The packet may have ended the connection, and its credits with it.
-        if header.class == Class::Data && arrival.held.is_none() && self.peers.at(peer).is_connected() {
-            self.peers.at(peer).data_debt.release();
+        if self.peers.at(peer).is_connected() {
+            if header.class == Class::Data && arrival.held.is_none() {
+                self.peers.at(peer).data_debt.release();
+            }
+            self.widen(peer, host);
         }
         self.peers.wake(peer);
         outcome
+    }
+
+    /// Prepares twice as many data credits for a peer whose messages have waited for them for long, as far as there are
+    /// any left for all peers together, and unless its unexpected messages exceed the memory for them already.
+    fn widen(&mut self, peer: PeerId, host: &mut H) {
+        let debt = &mut self.peers.at(peer).data_debt;
+        let more = debt.granted();
+        let all = self.extra_credits + u32::from(more);
+        if debt.may_grow() && all <= self.settings.extra_credits && !self.budget.is_scarce() {
+            debt.prepare();
+            self.extra_credits = all;
+            self.peers.at(peer).extra_credits += u32::from(more);
+            host.make_room(peer, more);
+        }
+    }
+
+    /// The receive requests that [`Host::make_room`] wants are posted, or can't be.
+    pub fn handle_room(&mut self, peer: PeerId, is_there: bool) {
+        let entry = self.peers.at(peer);
+        let more = entry.data_debt.granted();
+        if entry.data_debt.grow(is_there) == Some(0) {
+            entry.extra_credits -= u32::from(more);
+            self.extra_credits -= u32::from(more);
+        }
+        self.peers.wake(peer);
     }
 
     /// Takes the packet's credit from the peer, and the credits that it returns to us.
@@ -62,6 +90,13 @@ impl<H: Host> Machine<H> {
         }
         if !entry.data.refill(header.data_credits) || !entry.control.refill(header.control_credits) {
             return Err(Violation("more credits are returned than were used"));
+        }
+        if header.doubled && !entry.data.double() {
+            return Err(Violation("more credits are granted than were wanted"));
+        }
+        entry.data.note_refilled(entry.reserving || !entry.queue.is_empty(), now);
+        if header.waited {
+            entry.data_debt.want();
         }
         Ok(())
     }

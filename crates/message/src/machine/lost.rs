@@ -1,9 +1,12 @@
 //! Connecting, closing and loss of connections.
 
+use core::time::Duration;
+
 use weft_base::{PeerId, Time};
 use weft_wire::message::Record;
 
 use super::Machine;
+use super::credits::LONG_WAIT;
 use super::keys::IncomingKey;
 use super::peer::Link;
 use super::record::{Body, Outgoing, Stage};
@@ -21,13 +24,19 @@ impl<H: Host> Machine<H> {
         self.peers.open(peer, terms, data, control, now);
     }
 
+    /// The shortest round trip to a connected peer.
+    pub fn note_round_trip(&mut self, peer: PeerId, round_trip: Duration) {
+        self.peers.at(peer).is_far = round_trip >= LONG_WAIT;
+    }
+
     /// The connection to a peer is lost, or could not be made: everything under way with it fails. With `abrupt`,
     /// receives that wait for this peer alone fail too. Afterwards the peer is as if it had never been connected. No
     /// transfer with it touches memory any more. If both sides had agreed to close it, queued messages wait for a new
     /// connection.
     pub fn handle_lost(&mut self, peer: PeerId, abrupt: bool, host: &mut H) {
         let by_agreement = matches!(self.peers.at(peer).link, Link::Closing | Link::Agreed);
-        let places = self.peers.part(peer);
+        let (places, extra_credits) = self.peers.part(peer);
+        self.extra_credits -= extra_credits;
         self.packets.retain(|_, held| held.peer != peer);
         self.called.retain(|_, called| called.peer != peer);
         self.release_places(places);

@@ -47,6 +47,8 @@ pub struct Machine<H: Host> {
     calls: SlotMap<CallKey, Call>,
     /// Counts sends.
     order: u64,
+    /// Data credits that peers have been granted beyond their terms.
+    extra_credits: u32,
     budget: Budget,
     pool: Pool,
     /// When to check for idle connections.
@@ -69,6 +71,7 @@ impl<H: Host> Machine<H> {
             staying: VecDeque::new(),
             calls: SlotMap::with_key(),
             order: 0,
+            extra_credits: 0,
             budget: Budget::new(settings.unexpected_bytes, settings.unexpected_messages as usize),
             pool: Pool::default(),
             deadline: Time::ZERO,

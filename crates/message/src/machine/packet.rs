@@ -8,6 +8,7 @@ use super::keys::{CallKey, SendKey, id};
 use super::peer::Queued;
 use super::record::Stage;
 use crate::host::{Failure, Host};
+use crate::settings::Settings;
 
 /// A packet being built.
 struct Draft<'a> {
@@ -86,7 +87,7 @@ impl<H: Host> Machine<H> {
             (true, _) => Class::Data,
             (false, true) if may_send_control => Class::Control,
             (false, true) => Class::Data,
-            (false, false) if self.peers.at(peer).is_credit_due() => Class::Credits,
+            (false, false) if self.peers.at(peer).is_word_due() => Class::Credits,
             (false, false) => return None,
         };
         let length = draft.length;
@@ -100,16 +101,17 @@ impl<H: Host> Machine<H> {
     fn seal(&mut self, peer: PeerId, class: Class, now: Time) -> PacketHeader {
         let entry = self.peers.at(peer);
         match class {
-            Class::Data => entry.data.take(),
-            Class::Control => entry.control.take(),
+            Class::Data => entry.data.take(now),
+            Class::Control => entry.control.take(now),
             Class::Credits => {}
         }
         if class != Class::Credits {
             entry.last_active = now;
         }
+        let (waited, doubled) = (entry.data.ask(), entry.data_debt.tell_growth());
         let data_credits = if entry.gives_data_back() { entry.data_debt.give_back() } else { 0 };
         let control_credits = entry.control_debt.give_back();
-        PacketHeader { class, data_credits, control_credits, scarce: self.budget.is_scarce() }
+        PacketHeader { class, data_credits, control_credits, scarce: self.budget.is_scarce(), waited, doubled }
     }
 
     fn pack_controls(&mut self, peer: PeerId, draft: &mut Draft<'_>) {
@@ -143,8 +145,8 @@ impl<H: Host> Machine<H> {
 
     fn pack_message(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         let Some(outgoing) = self.outgoing.get(key) else { return Packed::Gone };
-        let length = outgoing.length;
-        let is_unasked = length <= UNASKED_BYTES || !self.peers.at(outgoing.peer).is_scarce;
+        let (peer, length) = (outgoing.peer, outgoing.length);
+        let is_unasked = length <= UNASKED_BYTES || !self.peers.at(peer).is_scarce;
         if is_unasked && length <= u64::from(self.settings.short_bytes) {
             let acknowledge = outgoing.delivery.then(|| id(key));
             let record = Record::Short { envelope: outgoing.envelope, acknowledge, length: length as u32 };
@@ -160,16 +162,36 @@ impl<H: Host> Machine<H> {
         }
         let has_begun = matches!(outgoing.stage, Stage::Streaming { .. });
         let is_streamed = has_begun || is_unasked && length <= self.settings.stream_bytes;
+        if !is_streamed && is_unasked && self.is_streamed_afar(peer, length) {
+            return self.pack_piece(key, draft, host);
+        }
         if !is_streamed {
             let waits = length > self.settings.eager_bytes;
             return self.pack_request(key, waits, draft, host);
         }
-        let is_alone = length <= self.settings.alone_bytes || self.peers.at(outgoing.peer).under_way <= ALONE;
+        let is_alone = length <= self.settings.alone_bytes || self.peers.at(peer).under_way <= ALONE;
         if has_begun || is_alone {
             self.pack_piece(key, draft, host)
         } else {
             self.pack_request(key, true, draft, host)
         }
+    }
+
+    /// Whether a message that is longer than streamed ones is streamed all the same: to a peer that is far away, so
+    /// that a round trip takes longer than a copy, while no more than two requests are under way, if there are credits
+    /// for all of it. If there are not, it requests more.
+    fn is_streamed_afar(&mut self, peer: PeerId, length: u64) -> bool {
+        let entry = self.peers.at(peer);
+        if !entry.is_far || length > self.settings.far_bytes || entry.under_way > ALONE {
+            return false;
+        }
+        let payload = u64::from(entry.packet_bytes.saturating_sub(Settings::PACKET_OVERHEAD).max(1));
+        // The first packet may have something else in it.
+        let fits = length.div_ceil(payload) < u64::from(entry.data.left());
+        if !fits {
+            entry.data.want_more();
+        }
+        fits
     }
 
     /// As much of a message as there is room for. It stays first in the queue until all of it is sent.
@@ -263,11 +285,11 @@ impl<H: Host> Machine<H> {
     /// Takes the credit of a packet with messages, for another operation that uses up one of the peer's receive
     /// requests: a write with immediate data. Returns whether there was one; otherwise [`Machine::next_ready`] returns
     /// the peer once there is, and reserves the credit until the next packet.
-    pub fn reserve_packet(&mut self, peer: PeerId) -> bool {
+    pub fn reserve_packet(&mut self, peer: PeerId, now: Time) -> bool {
         let entry = self.peers.at(peer);
         let possible = entry.link == super::peer::Link::Open && entry.data.left() > 0;
         if possible {
-            entry.data.take();
+            entry.data.take(now);
         }
         entry.reserving = !possible;
         possible

@@ -67,6 +67,10 @@ pub(super) struct Peer {
     pub(super) control: Allowance,
     pub(super) data_debt: CreditsOwed,
     pub(super) control_debt: CreditsOwed,
+    /// Data credits that were granted to it, or are about to be, beyond those of its terms.
+    pub(super) extra_credits: u32,
+    /// Whether a round trip to it takes longer than copies of long messages.
+    pub(super) is_far: bool,
     /// Whether it is short of memory for unexpected messages.
     pub(super) is_scarce: bool,
     pub(super) queue: VecDeque<Queued>,
@@ -106,6 +110,8 @@ impl Peer {
             control: Allowance::default(),
             data_debt: CreditsOwed::default(),
             control_debt: CreditsOwed::default(),
+            extra_credits: 0,
+            is_far: false,
             is_scarce: false,
             queue: VecDeque::new(),
             controls: VecDeque::new(),
@@ -165,8 +171,9 @@ impl Peer {
         Some(control)
     }
 
-    pub(super) fn is_credit_due(&self) -> bool {
-        self.control_debt.is_due() || (self.gives_data_back() && self.data_debt.is_due())
+    /// Whether something is to be said of credits, if need be by a packet of its own.
+    pub(super) fn is_word_due(&self) -> bool {
+        self.data.asks() || self.control_debt.is_due() || (self.gives_data_back() && self.data_debt.is_due())
     }
 
     pub(super) fn gives_data_back(&self) -> bool {
@@ -183,7 +190,7 @@ impl Peer {
 
     fn is_ready(&self) -> bool {
         self.is_connected()
-            && (self.can_send_data() || self.can_send_control() || self.can_reserve() || self.is_credit_due())
+            && (self.can_send_data() || self.can_send_control() || self.can_reserve() || self.is_word_due())
     }
 }
 
@@ -291,8 +298,9 @@ impl Peers {
         self.wake(peer);
     }
 
-    /// The connection is lost. Queued messages stay. Returns the number of budget places of records that are dropped.
-    pub(super) fn part(&mut self, peer: PeerId) -> usize {
+    /// The connection is lost. Queued messages stay. Returns the number of budget places of records that are dropped,
+    /// and the number of credits that the peer had beyond its terms.
+    pub(super) fn part(&mut self, peer: PeerId) -> (usize, u32) {
         let entry = self.at(peer);
         let places = entry.controls.iter().filter(|control| control.has_place).count();
         entry.link = Link::Apart;
@@ -308,7 +316,8 @@ impl Peers {
         entry.reserving = false;
         entry.arriving = 0;
         entry.streaming = None;
+        entry.is_far = false;
         entry.is_scarce = false;
-        places
+        (places, core::mem::take(&mut entry.extra_credits))
     }
 }

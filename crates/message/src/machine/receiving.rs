@@ -153,7 +153,8 @@ impl<H: Host> Machine<H> {
             incoming.kept = cost;
         } else {
             let entry = self.peers.at(incoming.peer);
-            if entry.beyond.saturating_add(cost) > self.settings.window() || !self.budget.take_beyond(cost) {
+            let window = self.settings.window(entry.extra_credits);
+            if entry.beyond.saturating_add(cost) > window || !self.budget.take_beyond(cost) {
                 return false;
             }
             entry.beyond += cost;

@@ -5,8 +5,9 @@ use weft_base::PeerId;
 use crate::matching::Match;
 
 /// Receive requests that a connection needs besides those for [`Terms::data_credits`] and [`Terms::control_credits`]:
-/// packets that only return credits cost none, and this many of them may be in flight, two of each class.
-pub const RESERVED_PACKETS: u16 = 4;
+/// packets that only return credits cost none, and this many of them may be in flight: two of each class, one that
+/// requests more credits and one that grants them.
+pub const RESERVED_PACKETS: u16 = 6;
 
 /// A message to send.
 #[derive(Debug)]

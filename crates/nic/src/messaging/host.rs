@@ -190,6 +190,8 @@ pub(super) struct NicHost {
     pub(super) listed: VecDeque<PeerId>,
     pub(super) to_connect: Vec<PeerId>,
     pub(super) to_disconnect: Vec<PeerId>,
+    /// Peers from whom so many packets more are to be taken at a time.
+    pub(super) to_widen: Vec<(PeerId, u16)>,
     /// Peers whom the protocol has promised what can't be done: their connections must end.
     pub(super) to_break: Vec<PeerId>,
     pub(super) calls: Vec<Called>,
@@ -224,6 +226,7 @@ impl NicHost {
             listed: VecDeque::new(),
             to_connect: Vec::new(),
             to_disconnect: Vec::new(),
+            to_widen: Vec::new(),
             to_break: Vec::new(),
             calls: Vec::new(),
             answers: Vec::new(),
@@ -244,6 +247,7 @@ impl NicHost {
             && self.answers.is_empty()
             && self.to_connect.is_empty()
             && self.to_disconnect.is_empty()
+            && self.to_widen.is_empty()
             && self.to_break.is_empty()
             && self.failed.is_empty();
         !nothing
@@ -359,6 +363,10 @@ impl Host for NicHost {
 
     fn disconnect(&mut self, peer: PeerId) {
         self.to_disconnect.push(peer);
+    }
+
+    fn make_room(&mut self, peer: PeerId, packets: u16) {
+        self.to_widen.push((peer, packets));
     }
 
     fn fetch(&mut self, send: &Outbound, offset: u64, out: &mut [u8]) {

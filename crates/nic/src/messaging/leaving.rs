@@ -55,6 +55,7 @@ impl Core {
         is_idle
             && !known.awaited
             && lists.iter().all(|list| !list.contains(&peer))
+            && host.to_widen.iter().all(|(other, _)| *other != peer)
             && !has_link()
             && !(known.has_receives && self.machine.has_receives_for(peer))
     }

@@ -10,6 +10,7 @@ use weft_message::{RESERVED_PACKETS, Settings};
 use weft_rdmap::{CompletionKind, InlineBytes, Operation, Payload, ReceiveRequest, RequestFlags, SendRequest};
 use weft_wire::message::Hello;
 
+use super::inbox::Inbox;
 use super::peers::Origin;
 use super::request::Address;
 use crate::ids::{LinkKey, UpperId};
@@ -116,9 +117,8 @@ pub(super) struct Link {
     pub(super) proving: Option<Proving>,
     /// The serial number of the peer's hello.
     pub(super) peer_serial: u64,
-    /// Memory that packets come into, all slots in one region: its pages are taken when packets come that can't go the
-    /// short way.
-    inbox: Region,
+    /// Memory that packets come into.
+    inbox: Inbox,
     /// Memory that packets are sent from, once it was needed.
     outbox: Option<Region>,
     /// So many of its slots were used yet.
@@ -163,13 +163,12 @@ impl Link {
     pub(super) fn new(peer: PeerId, key: LinkKey, phase: Phase, parts: &Parts<'_>) -> Result<Self, MemoryError> {
         let slots = slots(parts.settings);
         let slot_bytes = parts.settings.packet_bytes;
-        let bytes = usize::from(slots) * slot_bytes as usize;
         let attributes = QueuePairAttributes {
             domain: parts.domain,
             send_completions: Arc::clone(parts.completions),
             receive_completions: Arc::clone(parts.completions),
             send_depth: TRANSFERS + u32::from(slots),
-            receive_depth: u32::from(slots),
+            receive_depth: u32::from(slots) + parts.settings.extra_credits,
             shared_receives: None,
         };
         // Other queue pairs of the NIC are numbered from below.
@@ -185,7 +184,7 @@ impl Link {
             early: VecDeque::new(),
             proving: None,
             peer_serial: 0,
-            inbox: parts.registry.register_zeroed(parts.domain, bytes, Access::LOCAL_WRITE, 0)?,
+            inbox: Inbox::new(parts.registry, parts.domain, slots, slot_bytes)?,
             outbox: None,
             opened: 0,
             slot_bytes,
@@ -201,12 +200,21 @@ impl Link {
         Ok(link)
     }
 
-    /// A slot takes a packet (again).
-    pub(super) fn post_receive(&self, slot: u16) {
-        let Some(sink) = self.inbox.slice(self.range(slot, self.slot_bytes)).ok() else { return };
+    /// Takes so many packets more at a time. Returns whether it does.
+    pub(super) fn add_receives(&mut self, packets: u16) -> bool {
+        if self.inbox.slots().checked_add(packets).is_none() {
+            return false;
+        }
+        let Ok(slots) = self.inbox.add(&self.registry, self.queue_pair.domain(), packets) else { return false };
+        slots.into_iter().all(|slot| self.post_receive(slot))
+    }
+
+    /// A slot takes a packet (again). Returns whether it does: not when the queue pair has ended, for then nothing
+    /// comes any more, or all places for completions are taken.
+    pub(super) fn post_receive(&self, slot: u16) -> bool {
+        let Some(sink) = self.inbox.slice(slot) else { return false };
         let request = ReceiveRequest { id: Purpose::Receive(slot).id(self.key), sink: Gather::from(sink) };
-        // Refused only when the queue pair has ended: then nothing comes any more.
-        let _ = self.queue_pair.post_receive(&self.registry, request);
+        self.queue_pair.post_receive(&self.registry, request).is_ok()
     }
 
     /// Looks at the packet of so many bytes in a slot that was received, in `scratch`: others may come into the region
@@ -219,7 +227,7 @@ impl Link {
         look: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         let packet = scratch.get_mut(..length.min(self.slot_bytes) as usize)?;
-        self.inbox.read(self.range(slot, 0).start, packet).ok()?;
+        self.inbox.read(slot, packet)?;
         Some(look(packet))
     }
 

@@ -9,6 +9,7 @@ mod connect;
 mod core;
 mod ending;
 mod host;
+mod inbox;
 mod late;
 mod leaving;
 mod link;
@@ -80,8 +81,9 @@ impl EndpointSettings {
     /// time. What the application has posted, and peers as such, are not counted.
     #[must_use]
     pub fn most_kept(&self, connections: u64) -> u64 {
-        let packets = 2 * u64::from(link::slots(&self.messages)) * u64::from(self.messages.packet_bytes);
-        let spare = buffer_pool::MOST_BYTES as u64;
+        let packet_bytes = u64::from(self.messages.packet_bytes);
+        let packets = 2 * u64::from(link::slots(&self.messages)) * packet_bytes;
+        let spare = buffer_pool::MOST_BYTES as u64 + u64::from(self.messages.extra_credits) * packet_bytes;
         self.messages.most_kept(connections).saturating_add(spare).saturating_add(packets.saturating_mul(connections))
     }
 }

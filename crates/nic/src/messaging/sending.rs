@@ -19,7 +19,7 @@ impl Core {
         let mut any = false;
         loop {
             let mut progress = self.host.has_asked() && self.follow(engine);
-            progress |= !self.host.listed.is_empty() && self.pump_listed();
+            progress |= !self.host.listed.is_empty() && self.pump_listed(engine.now());
             progress |= self.send_packets(engine);
             any |= progress;
             if !progress {
@@ -49,6 +49,12 @@ impl Core {
             any = true;
             self.open(peer, engine);
         }
+        while let Some((peer, packets)) = self.host.to_widen.pop() {
+            any = true;
+            let key = self.host.peers.get(peer).and_then(|known| known.link);
+            let is_there = key.and_then(|key| self.links.get_mut(key.0)).is_some_and(|link| link.add_receives(packets));
+            self.machine.handle_room(peer, is_there);
+        }
         while let Some(peer) = self.host.to_break.pop() {
             any = true;
             if let Some(key) = self.host.peers.get(peer).and_then(|known| known.link) {
@@ -72,11 +78,11 @@ impl Core {
         any
     }
 
-    fn pump_listed(&mut self) -> bool {
+    fn pump_listed(&mut self, now: Time) -> bool {
         let mut any = false;
         for _ in 0..self.host.listed.len() {
             let Some(peer) = self.host.listed.pop_front() else { break };
-            any |= self.pump(peer);
+            any |= self.pump(peer, now);
             let Some(known) = self.host.peers.get_mut(peer) else { continue };
             if known.work.is_empty() {
                 known.is_listed = false;
@@ -88,7 +94,7 @@ impl Core {
     }
 
     /// Posts one-sided work with a peer, as far as possible. Returns whether any was.
-    fn pump(&mut self, peer: PeerId) -> bool {
+    fn pump(&mut self, peer: PeerId, now: Time) -> bool {
         let mut any = false;
         loop {
             let Some(known) = self.host.peers.get_mut(peer) else { return any };
@@ -147,7 +153,7 @@ impl Core {
                     if fence && known.under_way > 0 && !self.is_begun(number) {
                         return any;
                     }
-                    if !self.post_user(peer, number) {
+                    if !self.post_user(peer, number, now) {
                         return any;
                     }
                 }
@@ -175,11 +181,11 @@ impl Core {
 
     /// Posts the next work request of the application's transfer or atomic at the head of a peer's work. Returns
     /// whether that went on.
-    fn post_user(&mut self, peer: PeerId, number: u32) -> bool {
+    fn post_user(&mut self, peer: PeerId, number: u32, now: Time) -> bool {
         match self.host.transfers.get_mut(number) {
             Some(Transfer::User(transfer)) => {
                 let (needs_credit, before) = (transfer.needs_credit(), transfer.under_way);
-                if needs_credit && !self.machine.reserve_packet(peer) {
+                if needs_credit && !self.machine.reserve_packet(peer, now) {
                     return false;
                 }
                 let went_on = self.post_transfer(peer, number);

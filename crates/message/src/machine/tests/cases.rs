@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_base::PeerId;
+use weft_base::{PeerId, Time};
 
 use super::world::{Joint, Node, Report, World, content};
 use crate::host::{Failure, Received, Ticket};
@@ -15,10 +15,12 @@ pub(super) fn small() -> Settings {
         short_bytes: 256,
         stream_bytes: 0,
         alone_bytes: 0,
+        far_bytes: 0,
         eager_bytes: 2000,
         fragment_bytes: 700,
         fragments_under_way: 2,
         data_credits: 4,
+        extra_credits: 0,
         control_credits: 2,
         unexpected_bytes: 8000,
         unexpected_messages: 1000,
@@ -411,15 +413,15 @@ fn a_connection_with_something_under_way_is_not_closed() {
 fn a_reserved_credit_precedes_the_next_message() {
     let mut world = World::pair(&Settings { data_credits: 1, ..small() });
     send_alone(&mut world, 1, 10);
-    assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
-    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1)));
+    assert!(world.nodes[0].machine.reserve_packet(PeerId(1), Time::ZERO));
+    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1), Time::ZERO));
     let number = world.send(0, 1, Some(2), 10, false);
     assert!(!world.transmit(0));
     assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
     assert!(world.transmit(1), "the credit goes back alone");
     world.deliver(1, 0);
     assert_eq!(world.nodes[0].machine.next_ready(), Some(PeerId(1)));
-    assert!(world.nodes[0].machine.reserve_packet(PeerId(1)), "it was kept");
+    assert!(world.nodes[0].machine.reserve_packet(PeerId(1), Time::ZERO), "it was kept");
     assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
     world.settle();
     world.reports(1);
@@ -431,23 +433,23 @@ fn a_reserved_credit_precedes_the_next_message() {
 fn the_last_credit_is_left_to_a_reservation_also_when_no_peer_was_named() {
     let mut world = World::pair(&Settings { data_credits: 1, ..small() });
     send_alone(&mut world, 1, 10);
-    assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
-    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1)));
+    assert!(world.nodes[0].machine.reserve_packet(PeerId(1), Time::ZERO));
+    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1), Time::ZERO));
     world.send(0, 1, Some(2), 10, false);
     assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
     assert!(world.transmit(1) && world.deliver(1, 0), "the credit is back");
     // Packets for which there was no room are requested without being named.
     let Node { machine, host } = &mut world.nodes[0];
     assert_eq!(machine.poll_packet(PeerId(1), &mut [0; 512], world.now, host), None);
-    assert!(machine.reserve_packet(PeerId(1)));
+    assert!(machine.reserve_packet(PeerId(1), Time::ZERO));
 }
 
 #[test]
 fn the_last_credit_is_left_to_a_reservation_also_after_a_packet_that_needed_none() {
     let mut world = World::pair(&Settings { data_credits: 1, ..small() });
     send_alone(&mut world, 1, 10);
-    assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
-    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1)));
+    assert!(world.nodes[0].machine.reserve_packet(PeerId(1), Time::ZERO));
+    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1), Time::ZERO));
     world.send(0, 1, Some(2), 10, false);
     // The peer's acknowledgement is about a message of its own, for which there are other credits.
     world.receive(0, Some(1), tag(3), 10, None);
@@ -459,7 +461,7 @@ fn the_last_credit_is_left_to_a_reservation_also_after_a_packet_that_needed_none
     assert!(world.transmit(1) && world.deliver(1, 0), "the credit is back");
     let Node { machine, host } = &mut world.nodes[0];
     assert_eq!(machine.poll_packet(PeerId(1), &mut [0; 512], world.now, host), None);
-    assert!(machine.reserve_packet(PeerId(1)));
+    assert!(machine.reserve_packet(PeerId(1), Time::ZERO));
 }
 
 #[test]

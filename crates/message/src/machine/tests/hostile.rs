@@ -42,8 +42,9 @@ fn victim_with(settings: &Settings) -> World {
 
 fn packet(class: Class, credits: (u16, u16), records: &[Record]) -> Vec<u8> {
     let mut bytes = vec![0; PACKET_HEADER_LENGTH];
-    PacketHeader { class, data_credits: credits.0, control_credits: credits.1, scarce: credits.0 % 2 == 1 }
-        .emit(&mut bytes);
+    let (data_credits, control_credits) = credits;
+    let scarce = data_credits % 2 == 1;
+    PacketHeader { class, data_credits, control_credits, scarce, waited: false, doubled: false }.emit(&mut bytes);
     for record in records {
         let at = bytes.len();
         bytes.resize(at + record.length() + record.body_length(), 0);

@@ -1,4 +1,5 @@
 mod cases;
+mod far;
 mod floods;
 mod hostile;
 mod model;

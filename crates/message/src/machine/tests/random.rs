@@ -37,10 +37,12 @@ fn settings(random: &mut Random, course: Course) -> Settings {
         short_bytes: 16 + random.below(u64::from(packet_bytes) - Settings::PACKET_OVERHEAD as u64) as u32 / 2,
         stream_bytes: random.below(1500),
         alone_bytes: random.below(1500),
+        far_bytes: random.below(3000),
         eager_bytes: 400 + random.below(1500),
         fragment_bytes: 1 + random.below(900),
         fragments_under_way: 1 + random.below(4) as u16,
         data_credits: 1 + random.below(5) as u16,
+        extra_credits: random.below(20) as u32,
         control_credits: 1 + random.below(3) as u16,
         unexpected_bytes: random.below(6000),
         unexpected_messages: random.below(20) as u32,
@@ -54,6 +56,7 @@ impl Run {
         let settings: Vec<_> = (0..course.nodes).map(|_| settings(&mut random, course)).collect();
         let mut world = World::new(&settings);
         world.watch_arrivals = true;
+        world.round_trip = Duration::from_millis(random.below(3));
         for node in &mut world.nodes {
             node.host.most_buffers = if random.one_in(3) { 1 } else { 1000 };
         }
@@ -270,7 +273,9 @@ impl Run {
             let budget = &node.machine.budget;
             assert!(budget.used() <= settings.unexpected_bytes && budget.beyond() <= settings.unexpected_bytes);
             assert!(budget.taken() <= settings.unexpected_messages as usize);
-            let most = usize::from(settings.data_credits) * (self.nodes - 1);
+            let extra = node.machine.extra_credits;
+            assert!(extra <= settings.extra_credits);
+            let most = usize::from(settings.data_credits) * (self.nodes - 1) + extra as usize;
             assert!(node.machine.packets.len() <= most);
             let mut held = node.machine.incoming.values().flat_map(|incoming| &incoming.packets);
             assert!(course.cuts || held.all(|packet| node.machine.packets.contains_key(*packet)));

@@ -1,5 +1,6 @@
 //! Machines joined by in-memory streams that keep the order, with all their packets checked.
 
+use core::time::Duration;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -57,6 +58,10 @@ pub(super) struct TestHost {
     pub(super) answers: Vec<(Ticket, Result<Vec<u8>, Failure>)>,
     pub(super) connects: Vec<PeerId>,
     pub(super) disconnects: Vec<PeerId>,
+    /// Peers that more packets may come from, once there is room for them.
+    rooms: Vec<PeerId>,
+    /// There is none.
+    pub(super) refuse_rooms: bool,
     pub(super) items: Vec<(PeerId, Item)>,
     /// Writes that have not been reported.
     pub(super) written: Vec<(PeerId, Ticket)>,
@@ -122,6 +127,11 @@ impl Host for TestHost {
 
     fn disconnect(&mut self, peer: PeerId) {
         self.disconnects.push(peer);
+    }
+
+    fn make_room(&mut self, peer: PeerId, packets: u16) {
+        assert!(packets > 0);
+        self.rooms.push(peer);
     }
 
     fn fetch(&mut self, send: &SendUser, offset: u64, out: &mut [u8]) {
@@ -271,6 +281,8 @@ pub(super) struct World {
     pub(super) joints: HashMap<(usize, usize), Joint>,
     pub(super) streams: HashMap<(usize, usize), VecDeque<Item>>,
     pub(super) now: Time,
+    /// What machines are told of a new connection.
+    pub(super) round_trip: Duration,
     pub(super) seen: Vec<Seen>,
     pub(super) watch_arrivals: bool,
     pub(super) packets: usize,
@@ -295,6 +307,7 @@ impl World {
             joints: HashMap::new(),
             streams: HashMap::new(),
             now: Time::ZERO,
+            round_trip: Duration::ZERO,
             seen: Vec::new(),
             watch_arrivals: false,
             packets: 0,
@@ -360,7 +373,10 @@ impl World {
 
     /// Puts a node's operations into its streams.
     pub(super) fn flush(&mut self, at: usize) {
-        let host = &mut self.nodes[at].host;
+        let Node { machine, host } = &mut self.nodes[at];
+        for peer in host.rooms.drain(..) {
+            machine.handle_room(peer, !host.refuse_rooms);
+        }
         for (peer, item) in host.items.drain(..) {
             let to = peer.0 as usize;
             if self.joints.get(&pair(at, to)) == Some(&Joint::Joined) {
@@ -415,6 +431,7 @@ impl World {
             let terms = self.terms(other);
             let Node { machine, host } = &mut self.nodes[at];
             machine.handle_connected(PeerId(other as u32), terms, self.now, host);
+            machine.note_round_trip(PeerId(other as u32), self.round_trip);
             self.flush(at);
         }
     }
