@@ -76,6 +76,12 @@ macro_rules! either_port {
                 }
             }
 
+            fn round_trip(&self) -> ::core::option::Option<::core::time::Duration> {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::round_trip(port),)+
+                }
+            }
+
             fn abort(&mut self) {
                 match self {
                     $(Self::$kind(port) => $crate::Port::abort(port),)+

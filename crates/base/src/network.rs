@@ -124,6 +124,11 @@ pub trait Port {
         0
     }
 
+    /// The shortest round trip to the peer's host so far; `None` where it is unknown.
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
+
     /// Breaks the stream at once; the peer sees a reset. Dropping a port without this closes it gracefully.
     fn abort(&mut self);
 }

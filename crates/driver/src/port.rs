@@ -12,7 +12,7 @@ use weft_memory::Registry;
 use crate::error::{from_number, port_error, would_block};
 use crate::held::Held;
 use crate::pulse::Pulse;
-use crate::socket::{answers, disconnect, plain_address, set_least, unacknowledged};
+use crate::socket::{answers, disconnect, plain_address, round_trip, set_least, unacknowledged};
 use crate::vectors::{PIECES, Vectors};
 
 /// The segment size of every IPv4 path (RFC 9293 section 3.7.1); used until the path's is known.
@@ -245,6 +245,10 @@ impl Port for TcpPort {
             Some(socket) if self.broken.is_none() => unacknowledged(socket),
             _ => 0,
         }
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        round_trip(self.socket.as_ref()?)
     }
 
     fn abort(&mut self) {

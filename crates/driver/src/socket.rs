@@ -126,6 +126,24 @@ fn prepare(address: SocketAddr, options: &PortOptions) -> io::Result<Held> {
 
 /// The kernel's knowledge of a connected socket's peer.
 pub(crate) fn answers(socket: &Socket) -> Option<Answers> {
+    let info = tcp_info(socket)?;
+    Some(Answers {
+        unacknowledged: info.tcpi_unacked > 0,
+        probes: info.tcpi_probes,
+        unsent: info.tcpi_notsent_bytes > 0,
+        last: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    })
+}
+
+/// The shortest round trip that the kernel has seen on a connected socket.
+pub(crate) fn round_trip(socket: &Socket) -> Option<Duration> {
+    // All bits are set while there was none.
+    let least = tcp_info(socket).map(|info| info.tcpi_min_rtt).filter(|least| (1..u32::MAX).contains(least))?;
+    Some(Duration::from_micros(least.into()))
+}
+
+/// What the kernel knows of a connected socket (tcp(7), TCP_INFO).
+fn tcp_info(socket: &Socket) -> Option<libc::tcp_info> {
     // SAFETY: Numbers, of which zero is one.
     let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
     let mut length = size_of_val(&info) as libc::socklen_t;
@@ -134,12 +152,7 @@ pub(crate) fn answers(socket: &Socket) -> Option<Answers> {
     let done = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
-    (done == 0).then(|| Answers {
-        unacknowledged: info.tcpi_unacked > 0,
-        probes: info.tcpi_probes,
-        unsent: info.tcpi_notsent_bytes > 0,
-        last: Duration::from_millis(info.tcpi_last_ack_recv.into()),
-    })
+    (done == 0).then_some(info)
 }
 
 /// Breaks the stream when the peer is silent for `timeout` while nothing is sent: by keepalives that start at half the

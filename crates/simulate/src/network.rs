@@ -398,6 +398,11 @@ impl Port for PipePort {
         state.pipes[self.outbound].end(now, Ended::Closed);
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        // Each way takes half of the longest delay on average.
+        Some(self.world.lock().behaviour.delay)
+    }
+
     fn abort(&mut self) {
         let mut state = self.world.lock();
         let now = state.now;

@@ -171,6 +171,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         (!lower.is_connecting()).then(|| lower.transport())
     }
 
+    /// The shortest round trip to the peer of a connection, where it is known.
+    pub(crate) fn round_trip(&self, key: DefaultKey) -> Option<Duration> {
+        self.connection(key)?.lower.round_trip()
+    }
+
     /// What changes when bytes move towards the peer of a connection ([`Connection::sent_mark`]).
     pub(crate) fn sent_mark(&mut self, key: DefaultKey) -> (u64, usize) {
         self.connection_mut(key).map_or((0, 0), Connection::sent_mark)

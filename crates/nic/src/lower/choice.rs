@@ -480,6 +480,10 @@ impl<N: Network> Pollable<N> for Choice<N> {
         })
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        each!(self, lower => Pollable::<N>::round_trip(lower), trying _ => None)
+    }
+
     fn received_bytes(&self) -> u32 {
         each!(self, lower => Pollable::<N>::received_bytes(lower), trying _ => 0)
     }

@@ -220,6 +220,11 @@ pub trait Pollable<N: Network> {
     /// It does not.
     fn check_peer(&mut self, now: Time) -> Result<(), PortError>;
 
+    /// The shortest round trip to the peer's host so far, as [`weft_base::Port::round_trip`].
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
+
     /// Bytes of the stream that are here but not handed up: of a segment of which the rest is missing.
     fn received_bytes(&self) -> u32;
 

@@ -238,7 +238,7 @@ impl Core {
                     link.phase = Phase::Up;
                     link.peer_serial = hello.serial;
                 }
-                self.connected(peer, &hello, origin, engine.now());
+                self.connected(peer, &hello, origin, engine);
                 self.take_early(key, engine.now());
             }
             Err(failure) => {
@@ -279,7 +279,14 @@ impl Core {
         self.notice_end(key);
     }
 
-    pub(super) fn connected(&mut self, peer: PeerId, hello: &Hello, origin: Origin, now: Time) {
+    pub(super) fn connected<N: Carrier, C: Clock>(
+        &mut self,
+        peer: PeerId,
+        hello: &Hello,
+        origin: Origin,
+        engine: &Engine<N, C>,
+    ) {
+        let now = engine.now();
         self.host.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.awaited = false;
@@ -293,6 +300,11 @@ impl Core {
             control_credits: hello.control_credits,
         };
         self.machine.handle_connected(peer, terms, now, &mut self.host);
+        let link = self.host.peers.get(peer).and_then(|known| self.links.get(known.link?.0));
+        let place = link.and_then(|link| link.queue_pair.connection());
+        if let Some(round_trip) = place.and_then(|place| engine.round_trip(place.key)) {
+            self.machine.note_round_trip(peer, round_trip);
+        }
         if let Some(at) = self.machine.handle_time(now, &mut self.host) {
             self.wake_by(at);
         }

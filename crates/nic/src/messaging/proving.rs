@@ -102,7 +102,7 @@ impl Core {
         }
         if let Some(info) = queue_pair.info() {
             let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: true };
-            self.connected(peer, hello, origin, engine.now());
+            self.connected(peer, hello, origin, engine);
         }
         self.take_early(key, engine.now());
     }

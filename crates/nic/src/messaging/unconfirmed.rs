@@ -26,7 +26,7 @@ impl Core {
         let peer = link.peer;
         if link.queue_pair.connection().is_none_or(|place| engine.is_confirmed(place.key)) {
             link.phase = Phase::Up;
-            return self.connected(peer, hello, origin, engine.now());
+            return self.connected(peer, hello, origin, engine);
         }
         link.phase = Phase::Unconfirmed;
         // Whoever is to be reached there is found by it from now on, and not called as well.
@@ -77,7 +77,7 @@ impl Core {
         let Some(link) = self.links.get_mut(one.key.0) else { return };
         link.phase = Phase::Up;
         let (peer, has_ended) = (link.peer, link.queue_pair.state().has_ended());
-        self.connected(peer, &one.hello, one.origin, engine.now());
+        self.connected(peer, &one.hello, one.origin, engine);
         self.take_early(one.key, engine.now());
         if has_ended {
             self.notice_end(one.key);

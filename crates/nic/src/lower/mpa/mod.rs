@@ -332,6 +332,10 @@ impl<N: Network> Pollable<N> for Mpa<N::Port> {
         self.bytes.port.check_peer(now)
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        self.bytes.port.round_trip()
+    }
+
     fn received_bytes(&self) -> u32 {
         let placed = match &self.layer {
             Layer::Plain(plain) => plain.receiver.placed_bytes(),
