@@ -28,15 +28,12 @@ use crate::offer::{
 };
 use crate::settings::Settings;
 
-/// Reads and atomics of a peer that are answered at a time, and own ones under way.
-const READ_DEPTH: u16 = 32;
-
 /// What this side wants of every connection: what Weft does beyond the standard, and that either side may send first.
 pub(crate) fn offer(transport: Transport, settings: &Settings) -> Offer {
     let offer = Offer {
         transport,
-        ird: READ_DEPTH,
-        ord: READ_DEPTH,
+        ird: Offer::READS,
+        ord: Offer::READS,
         mpa: MpaOffer {
             ready_to_receive: Some(ReadyKinds::only(ReadyKind::Write)),
             extensions: Extensions::all(),

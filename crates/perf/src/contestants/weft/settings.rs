@@ -18,8 +18,6 @@ use weft_command::transport::Transport;
 
 /// A job's key: what is measured is what it costs to prove it.
 const KEY: &[u8] = b"the key of a measurement";
-/// Reads under way at a time.
-const READS: u16 = 64;
 
 /// As the address of the other machine said.
 fn rails() -> Option<verbs::Rails> {
@@ -115,7 +113,7 @@ impl Settings {
         // What is measured is what was asked for: over a raw link iWARP is placed out of order only with markers.
         let early = self.0.markers != Markers::Off;
         let mpa = MpaOffer { crc, markers: self.markers(), early, extensions: self.extensions(), ..usual.mpa };
-        Offer { transport: self.0.transport.into(), ird: READS, ord: READS, mpa }
+        Offer { transport: self.0.transport.into(), mpa, ..usual }
     }
 
     fn markers(&self) -> Option<MarkerSpacing> {
