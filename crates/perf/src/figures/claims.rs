@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::figures::catalogue::{ALL, Experiment, Scale};
+use crate::model::bound::HEADERS;
 use crate::report::Claim;
 use crate::result::{Better, Document, Row};
 
@@ -40,11 +41,12 @@ enum Is {
 const EIGHT_BYTES: Case = &[("size_bytes", Is::Number(8.0))];
 const LOSS_AT_A_DISTANCE: Case = &[("round_trip_ms", Is::Number(20.0)), ("loss_percent", Is::Number(0.1))];
 const LATE: Case = &[("late_ms", Is::Number(64.0))];
+const EIGHT_MS_AWAY: Case = &[("size_bytes", Is::Number(16384.0)), ("round_trip_ms", Is::Number(8.0))];
 const NEIGHBOURS: Case = &[("ranks", Is::Number(64.0)), ("puts", Is::Number(1.0))];
 const POSTED: Case = &[("receive", Is::Word("exact")), ("queue", Is::Word("posted")), ("which", Is::Word("the same"))];
 
 /// All claims. They expect what a quiet virtual machine of two cores measured; the tolerance is room for another one.
-const CLAIMS: [Claimed; 20] = [
+const CLAIMS: [Claimed; 22] = [
     claim("8 bytes over iWARP take little longer than through a plain socket")
         .of("latency", "iwarp", Some("sockets"))
         .when("half_round_trip", EIGHT_BYTES)
@@ -99,6 +101,14 @@ const CLAIMS: [Claimed; 20] = [
         .of("slowdown", "edge", Some("sockets"))
         .when("slowdown", &[])
         .at_most(0.5, 0.0, ""),
+    claim("Over a way of 8 ms iWARP carries what headers leave of 1 Gb/s")
+        .of("bandwidth-far", "iwarp", Some(HEADERS))
+        .when("throughput", EIGHT_MS_AWAY)
+        .at_least(1.0, 0.05, ""),
+    claim("Over a way of 8 ms iWARP carries as much as a plain socket")
+        .of("bandwidth-far", "iwarp", Some("sockets"))
+        .when("throughput", EIGHT_MS_AWAY)
+        .at_least(1.0, 0.02, ""),
     claim("After a cut, whichever way it is made, half of all pauses are short")
         .of("cuts", "edge", None)
         .when("longest_pause", &[("with_cut", Is::Flag(true))])

@@ -323,6 +323,11 @@ impl Job {
         self.iterations * self.size as u64
     }
 
+    /// Bytes that are sent, those of the messages before the measurement included.
+    pub(crate) fn bytes_with_start(&self) -> u64 {
+        (self.warmup + self.iterations) * self.size as u64
+    }
+
     /// The part of a round trip that is stated: half of it, but a read is one round trip, and so is an exchange.
     pub(crate) fn share_of_round_trip(&self) -> f64 {
         if self.operation == Some(Operation::Read) || self.kind == Kind::PingPing { 1.0 } else { 0.5 }

@@ -83,6 +83,8 @@ pub(crate) enum Figure {
     ConnectedUs,
     /// And how many round trips that takes before the first message.
     RoundTrips,
+    /// Of a stream of messages: GB/s from the first message on, those before the ones that are measured included.
+    WithStart,
 }
 
 /// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the

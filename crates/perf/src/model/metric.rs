@@ -25,6 +25,8 @@ pub(crate) enum Column {
     Plain(&'static str),
     /// Under this heading, when copies are asked for.
     Copies(&'static str),
+    /// Under this heading, where the network takes its time.
+    Afar(&'static str),
     /// Not at all.
     None,
 }
@@ -37,7 +39,13 @@ impl Metric {
     /// Which direction is the good one.
     pub(crate) fn better(&self) -> Better {
         match self.name {
-            "throughput" | "duplex_throughput" | "message_rate" | "overlap" | "hidden" | "computing" => Better::More,
+            "throughput"
+            | "throughput_with_start"
+            | "duplex_throughput"
+            | "message_rate"
+            | "overlap"
+            | "hidden"
+            | "computing" => Better::More,
             "communication_time" | "computation_time" | "total_time" | "match_cpu_alone" | "load" => Better::Neither,
             _ => Better::Less,
         }
@@ -52,6 +60,11 @@ impl Metric {
     }
 }
 
+/// What a stream carries when its start counts: the messages that are otherwise left out, while TCP finds out what the
+/// way carries.
+const WITH_START: Metric = Metric::new("throughput_with_start", "GB/s", Column::Afar("with start"), |run| {
+    run.active()?.figures.get(&Figure::WithStart).copied()
+});
 const SENDER_CPU: Metric =
     Metric::new("sender_cpu", "s/GB", Column::Plain("send s/GB"), |run| run.active()?.cpu_s_per_gb);
 const RECEIVER_CPU: Metric =
@@ -83,7 +96,8 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
             [main(name, "us")].into_iter().chain(shares).collect()
         }
         Kind::Bandwidth => {
-            let all = [main("throughput", "GB/s"), SENDER_CPU, RECEIVER_CPU, SENDER_COPIES, RECEIVER_COPIES];
+            let all =
+                [main("throughput", "GB/s"), WITH_START, SENDER_CPU, RECEIVER_CPU, SENDER_COPIES, RECEIVER_COPIES];
             all.into_iter().chain(shares).collect()
         }
         Kind::Rate => vec![main("message_rate", "1/s")],

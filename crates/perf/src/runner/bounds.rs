@@ -15,7 +15,7 @@ pub(crate) fn bounds(plan: &Plan, results: &Results, key: impl Fn(&Case) -> resu
     let mut rows: Vec<Row> = Vec::new();
     for (_, case) in cases.filter(|(_, case)| case.job.kind == Kind::Bandwidth) {
         match plan.place_of(case) {
-            Place::Lab(lab, _) => rows.extend(lab.plan().rate.map(|rate| {
+            place @ Place::Lab(lab, _) => rows.extend(place.rate().map(|rate| {
                 let value = payload_rate(rate, lab.plan().mtu, TCP_HEADERS) / 1e9;
                 throughput(HEADERS, key(case), [value])
             })),

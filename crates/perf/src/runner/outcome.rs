@@ -1,6 +1,7 @@
 //! What a measurement of contestants says: its document, and a table for people.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use weft_command::output;
@@ -165,6 +166,7 @@ fn is_shown(plan: &Plan, metric: &Metric) -> bool {
     match metric.column {
         Column::WithP99 | Column::Plain(_) => true,
         Column::Copies(_) => plan.copies,
+        Column::Afar(_) => plan.place.round_trip() > Duration::ZERO,
         Column::None => false,
     }
 }
@@ -181,7 +183,9 @@ fn section_table(plan: &Plan, document: &Document, section: &[usize]) -> Table {
     for metric in &metrics {
         match metric.column {
             Column::WithP99 => columns.push(("median", Align::Right)),
-            Column::Plain(heading) | Column::Copies(heading) => columns.push((heading, Align::Right)),
+            Column::Plain(heading) | Column::Copies(heading) | Column::Afar(heading) => {
+                columns.push((heading, Align::Right));
+            }
             Column::None => {}
         }
         if has_interval(document, metric) {

@@ -120,6 +120,19 @@ impl Place {
         }
     }
 
+    /// What each link of that network carries, if it has a limit.
+    pub(crate) fn rate(&self) -> Option<BitsPerSecond> {
+        let Self::Lab(lab, _) = self else { return None };
+        // Where a switch does something to frames, the rate is its own too.
+        lab.plan().rate.or(lab.shapes(0, 0)[1].rate)
+    }
+
+    /// What that network adds to each round trip.
+    pub(crate) fn round_trip(&self) -> Duration {
+        let Self::Lab(lab, _) = self else { return Duration::ZERO };
+        lab.shapes(0, 0)[1].delay + lab.shapes(1, 0)[1].delay
+    }
+
     /// Whether it is a network of their own.
     pub(crate) fn is_lab(&self) -> bool {
         matches!(self, Self::Lab(..))
@@ -204,12 +217,12 @@ impl fmt::Display for Place {
             Self::Here => f.write_str("loopback"),
             Self::There(target) => write!(f, "to {}", target.host),
             Self::Lab(lab, _) => {
-                let Plan { rate, mtu, offloads, clusters, wan, .. } = lab.plan();
+                let Plan { mtu, offloads, clusters, wan, .. } = lab.plan();
                 match clusters.first() {
                     Some(cluster) => write!(f, "two clusters of {} hosts, links", cluster.hosts.len())?,
                     None => f.write_str("two hosts of a test network, one link")?,
                 }
-                match rate {
+                match self.rate() {
                     Some(rate) => write!(f, " of {rate}")?,
                     None => f.write_str(" without a limit")?,
                 }
@@ -220,6 +233,9 @@ impl fmt::Display for Place {
                 }
                 if *mtu != Plan::default().mtu {
                     write!(f, ", MTU {mtu}")?;
+                }
+                if !self.round_trip().is_zero() {
+                    write!(f, ", a round trip of {:?}", self.round_trip())?;
                 }
                 f.write_str(if *offloads { "" } else { ", no segmentation offload" })
             }

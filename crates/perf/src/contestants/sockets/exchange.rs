@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use crate::contestants::sockets::variant::Variant;
 use crate::model::job::{Job, Kind};
-use crate::model::measure::{Measured, Parts, RoundTrips, Watch};
+use crate::model::measure::{Figure, Measured, Parts, RoundTrips, Watch};
 
 /// Bytes that a receiver asks for at a time.
 pub(crate) const READ_BYTES: usize = 256 << 10;
@@ -35,15 +35,21 @@ pub(crate) fn pong(stream: &mut (impl Read + Write), job: &Job, variant: &Varian
 
 pub(crate) fn pour(stream: &mut (impl Read + Write), job: &Job, variant: &Variant) -> io::Result<Measured> {
     let message = vec![0x5a; variant.write_bytes()];
+    let first = Watch::start();
     send(stream, &message, job.warmup * job.size as u64, variant)?;
     let watch = Watch::start();
     send(stream, &message, job.bytes(), variant)?;
-    let seconds = watch.seconds();
+    let (seconds, with_start) = (watch.seconds(), job.bytes_with_start() as f64 / 1e9 / first.seconds());
     let value = match job.kind {
         Kind::Rate => job.iterations as f64 / seconds,
         _ => job.bytes() as f64 / 1e9 / seconds,
     };
-    Ok(Measured { value: Some(value), cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())), ..Measured::default() })
+    Ok(Measured {
+        value: Some(value),
+        cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())),
+        figures: [(Figure::WithStart, with_start)].into(),
+        ..Measured::default()
+    })
 }
 
 /// Sends this many bytes, and waits until the peer says that it has them.

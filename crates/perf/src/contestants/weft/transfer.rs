@@ -5,7 +5,7 @@ use weft::verbs::{Access, Counters, MemoryRegion, RemoteMemory, WorkRequest};
 use crate::contestants::weft::demands::{goes_inline, is_unordered, memory_slots, operation};
 use crate::contestants::weft::link::{Link, Outcome, Word};
 use crate::model::job::{Job, Kind, Operation, Role};
-use crate::model::measure::{Measured, Parts, Watch};
+use crate::model::measure::{Figure, Measured, Parts, Watch};
 
 /// The most requests of one list.
 const LONGEST_LIST: usize = 64;
@@ -85,12 +85,13 @@ impl<'a> Source<'a> {
     }
 
     fn pour(&mut self, job: &Job) -> Outcome<Measured> {
+        let first = Watch::start();
         self.send_many(job.warmup, &mut Parts::start(job.warmup))?;
         let before = self.link.counters();
         let watch = Watch::start();
         let mut parts = Parts::start(job.iterations);
         self.send_many(job.iterations, &mut parts)?;
-        let seconds = watch.seconds();
+        let (seconds, with_start) = (watch.seconds(), job.bytes_with_start() as f64 / 1e9 / first.seconds());
         let (ways, gigabytes) = (if job.kind == Kind::Duplex { 2.0 } else { 1.0 }, job.bytes() as f64 / 1e9);
         let value = if job.kind == Kind::Rate { job.iterations as f64 } else { ways * gigabytes } / seconds;
         Ok(Measured {
@@ -100,6 +101,7 @@ impl<'a> Source<'a> {
             p99: self.credit.map_or_else(|| slow(parts, job), |_| None),
             cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())),
             copies: Some(copies(&before, &self.link.counters(), job)),
+            figures: [(Figure::WithStart, with_start)].into(),
             ..Measured::default()
         })
     }
