@@ -102,16 +102,26 @@ pub(crate) fn wan_commands(interface: &str, step: Step) -> Commands {
     }
 }
 
-/// What `ip` and `tc` are told at one end.
-pub(crate) fn commands(plan: &Plan, hosts: &[Host], end: &End, rail: usize, step: Step) -> Commands {
+/// What `ip` and `tc` are told at one end, where connections have a congestion control of their way's own, or none.
+pub(crate) fn commands(
+    (plan, hosts): (&Plan, &[Host]),
+    end: &End,
+    rail: usize,
+    step: Step,
+    congestion_control: Option<&str>,
+) -> Commands {
     let End { interface, host, .. } = end;
     match step {
         Step::Down => Commands { ip: format!("link set {interface} down\n"), tc: String::new() },
         Step::Drop => Commands { ip: String::new(), tc: format!("qdisc replace dev {interface} root blackhole\n") },
         Step::Mend => Commands {
-            // The kernel has forgotten the addresses of IPv6 of an interface that went down.
+            // The kernel has forgotten the ways over an interface that went down, and its addresses of IPv6.
             ip: format!("link set {interface} up\n")
-                + &host.map_or_else(String::new, |host| network::address_v6(&hosts[host].rails()[rail])),
+                + &host.map_or_else(String::new, |host| {
+                    let rail = &hosts[host].rails()[rail];
+                    let way = congestion_control.map(|name| network::congestion_route(rail, name));
+                    network::address_v6(rail) + &way.unwrap_or_default()
+                }),
             tc: network::shaping(&[Interface { name: interface.clone(), rail }], plan),
         },
     }

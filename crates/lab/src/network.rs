@@ -1,6 +1,7 @@
 //! What `ip`, `tc` and `ethtool` are told, as text.
 
 use std::fmt::Write;
+use std::net::Ipv6Addr;
 
 use crate::host::{Host, Rail};
 use crate::limits::BitsPerSecond;
@@ -106,6 +107,28 @@ pub(crate) fn address_v6(rail: &Rail) -> String {
     // Nobody else has it, so it need not wait until that is known.
     let line = |address| format!("address replace {address}/64 dev {} nodad\n", rail.interface);
     rail.ipv6.map_or_else(String::new, line)
+}
+
+/// Lines for `ip -batch` in a host: connections over a rail have this congestion control (ip-route(8), `congctl`). A
+/// namespace may have one by default only if the machine's root has allowed it to everybody; a route may name any.
+pub(crate) fn congestion_route(rail: &Rail, name: &str) -> String {
+    let Rail { interface, ipv4, ipv6 } = rail;
+    let [one, two, three, _] = ipv4.octets();
+    let mut lines = String::new();
+    let network = format_args!("{one}.{two}.{three}.0/24");
+    line(
+        &mut lines,
+        format_args!("route replace {network} dev {interface} proto kernel scope link src {ipv4} congctl {name}"),
+    );
+    if let Some(ipv6) = ipv6 {
+        let [one, two, three, four, ..] = ipv6.segments();
+        let network = Ipv6Addr::new(one, two, three, four, 0, 0, 0, 0);
+        line(
+            &mut lines,
+            format_args!("route replace {network}/64 dev {interface} proto kernel metric 256 congctl {name}"),
+        );
+    }
+    lines
 }
 
 /// The interfaces through which a host sends.
@@ -217,6 +240,15 @@ mod tests {
              address add 10.0.0.2/24 dev rail0\n\
              address replace fd77:6566:7400::2/64 dev rail0 nodad\n\
              link set rail0 up\n"
+        );
+    }
+
+    #[test]
+    fn the_way_to_each_network_names_the_congestion_control() {
+        assert_eq!(
+            congestion_route(&hosts(&Plan::default())[1].rails()[0], "cubic"),
+            "route replace 10.0.0.0/24 dev rail0 proto kernel scope link src 10.0.0.2 congctl cubic\n\
+             route replace fd77:6566:7400::/64 dev rail0 proto kernel metric 256 congctl cubic\n"
         );
     }
 

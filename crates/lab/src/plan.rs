@@ -6,8 +6,9 @@ use crate::cluster::{self, Cluster, WanLink};
 use crate::error::LabError;
 use crate::limits::{BitsPerSecond, HOSTS, LINKS, MTU, RATE};
 
-/// The congestion control of nearly every Linux; and the one that each Linux has, where the machine's root has not
-/// allowed others that one: the first that can be had. Neither paces what it sends, as `bbr` does.
+/// The congestion control of nearly every Linux; and the one that each Linux has: the first that can be had. Neither
+/// paces what it sends, as `bbr` does. Where the machine's root has not allowed the first to other network namespaces,
+/// the routes of a lab's hosts name it.
 pub const USUAL_CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
 /// A network to make. [`Default`]: two hosts, one link of 1 Gb/s with an MTU of 1500, segmentation offload on, the

@@ -36,6 +36,8 @@ pub struct Lab {
     /// One for each host, one for the switch if there is one, and one for the gateway of each cluster.
     holders: Vec<Holder>,
     tools: Tools,
+    /// The congestion control that the hosts' routes name, where their namespaces can't have it by default.
+    congestion_control: Option<String>,
     /// Each host's cable to each rail, and how it was cut.
     cuts: BTreeSet<(usize, usize, Way)>,
     /// Each link between clusters that is cut, and how.
@@ -50,19 +52,22 @@ impl Lab {
         plan.check()?;
         let tools = Tools::find(plan.offloads)?;
         let holders = start_holders(plan, &tools)?;
-        if let Some(name) = &plan.congestion_control
-            && name != holders[0].congestion_control()
-        {
-            let allowed = fs::read_to_string(ALLOWED_CONGESTION_CONTROLS).unwrap_or_default();
-            return Err(LabError::CongestionControl { name: name.clone(), allowed: allowed.trim().to_owned() });
-        }
         let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         let host = |(index, holder): (usize, &Holder)| {
             Host::new(index, plan, holder.process(), has_ipv6, &tools.nsenter).knowing_names(holder.knows_names())
         };
         let hosts = holders.iter().take(plan.hosts).enumerate().map(host).collect();
-        let (bridge, ports, cuts, wan_cuts) = (None, BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        let mut lab = Self { bridge, ports, plan: plan.clone(), hosts, holders, tools, cuts, wan_cuts };
+        let mut lab = Self {
+            bridge: None,
+            ports: BTreeMap::new(),
+            plan: plan.clone(),
+            hosts,
+            holders,
+            tools,
+            congestion_control: None,
+            cuts: BTreeSet::new(),
+            wan_cuts: BTreeSet::new(),
+        };
         for WanLink { there, back, .. } in &mut lab.plan.wan {
             (*there, *back) = Default::default();
         }
@@ -71,7 +76,28 @@ impl Lab {
         }
         lab.build()?;
         lab.build_gateways(has_ipv6)?;
+        lab.set_congestion_control()?;
         Ok(lab)
+    }
+
+    /// Has routes name the congestion control that is wanted most, if the hosts' namespaces have another one: root may
+    /// have allowed it to nobody else.
+    fn set_congestion_control(&mut self) -> Result<(), LabError> {
+        let wanted = self.plan.congestion_controls()[0].to_owned();
+        if wanted == self.holders[0].congestion_control() {
+            return Ok(());
+        }
+        self.congestion_control = Some(wanted.clone());
+        if self.build_routes().is_ok() {
+            return Ok(());
+        }
+        self.congestion_control = None;
+        if self.plan.congestion_control.is_none() {
+            // The next best is set.
+            return Ok(());
+        }
+        let allowed = fs::read_to_string(ALLOWED_CONGESTION_CONTROLS).unwrap_or_default();
+        Err(LabError::CongestionControl { name: wanted, allowed: allowed.trim().to_owned() })
     }
 
     /// Makes the network, with links between clusters as the plan has them. `program` is what is started for them.
@@ -90,7 +116,7 @@ impl Lab {
 
     /// TCP's congestion control in its hosts; empty where the kernel does not tell.
     pub fn congestion_control(&self) -> &str {
-        self.holders[0].congestion_control()
+        self.congestion_control.as_deref().unwrap_or_else(|| self.holders[0].congestion_control())
     }
 
     /// The hosts, in order.
@@ -321,6 +347,7 @@ impl Lab {
         self.holders.push(switch);
         self.plan.switch = true;
         self.build()?;
+        self.build_routes()?;
         for (host, rail, way) in std::mem::take(&mut self.cuts) {
             self.cut(Link { host: Some(host), rail }, way)?;
         }
@@ -354,7 +381,8 @@ impl Lab {
 
     fn take(&self, link: Link, steps: &[(End, Step)]) -> Result<(), LabError> {
         for (end, step) in steps {
-            let commands = cut::commands(&self.plan, &self.hosts, end, link.rail, *step);
+            let control = self.congestion_control.as_deref();
+            let commands = cut::commands((&self.plan, &self.hosts), end, link.rail, *step, control);
             self.batch(end.place, &self.tools.ip, &commands.ip)?;
             self.batch(end.place, &self.tools.tc, &commands.tc)?;
         }
@@ -391,8 +419,19 @@ impl Lab {
         for Gateway { cluster, place } in &gateways {
             self.batch(*place, &self.tools.ip, &wan::gateway(&self.plan, *cluster, has_ipv6))?;
         }
-        let mut hosts = self.hosts.iter();
-        hosts.try_for_each(|host| self.batch(host.holder(), &self.tools.ip, &wan::host_routes(&self.plan, host)))
+        self.build_routes()
+    }
+
+    /// The hosts' routes that are not the kernel's own.
+    fn build_routes(&self) -> Result<(), LabError> {
+        let control = self.congestion_control.as_deref();
+        self.hosts.iter().try_for_each(|host| {
+            let of_rails = |name: &str| -> String {
+                host.rails().iter().map(|rail| network::congestion_route(rail, name)).collect()
+            };
+            let lines = control.map(of_rails).unwrap_or_default() + &wan::host_routes(&self.plan, host, control);
+            self.batch(host.holder(), &self.tools.ip, &lines)
+        })
     }
 
     fn build(&self) -> Result<(), LabError> {

@@ -111,17 +111,19 @@ pub(crate) fn gateway(plan: &Plan, cluster: usize, has_ipv6: bool) -> String {
     lines
 }
 
-/// Lines for `ip -batch` in a host: the other clusters are reached by its gateway.
-pub(crate) fn host_routes(plan: &Plan, host: &Host) -> String {
+/// Lines for `ip -batch` in a host: the other clusters are reached by its gateway, with this congestion control if it
+/// is not the host's own.
+pub(crate) fn host_routes(plan: &Plan, host: &Host, congestion_control: Option<&str>) -> String {
     let mut lines = String::new();
+    let control = congestion_control.map_or_else(String::new, |name| format!(" congctl {name}"));
     let others = || (0..plan.clusters.len()).filter(|other| *other != host.cluster());
     for (rail, at) in host.rails().iter().enumerate() {
         for other in others() {
             let (network, via) = (network_v4(other, rail), gateway_v4(host.cluster(), rail));
-            lines += &format!("route add {network}/24 via {via}\n");
+            lines += &format!("route replace {network}/24 via {via}{control}\n");
             if at.ipv6.is_some() {
                 let (network, via) = (local_v6(other, rail, 0), local_v6(host.cluster(), rail, GATEWAY));
-                lines += &format!("route add {network}/64 via {via}\n");
+                lines += &format!("route replace {network}/64 via {via}{control}\n");
             }
         }
     }

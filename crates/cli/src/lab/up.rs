@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// Cut packets before the link, as if the NIC could not: no segmentation offload of TCP and UDP
     #[arg(long)]
     no_offload: bool,
-    /// TCP's congestion control in the hosts [default: cubic, or reno where the machine's root has not allowed that]
+    /// TCP's congestion control in the hosts [default: cubic, or reno where the kernel does not have that]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Join two hosts by a switch from the start, not only when a link is shaped

@@ -147,8 +147,8 @@ pub(crate) struct Options {
     /// none, but 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with = "connect")]
     lab: Option<LabWish>,
-    /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has
-    /// not allowed that]
+    /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the kernel does not
+    /// have that]
     #[arg(long, value_name = "NAME", conflicts_with = "connect")]
     congestion: Option<String>,
     /// The largest packet of the test network's link, in bytes [default: 1500]
