@@ -6,7 +6,7 @@ use core::time::Duration;
 use weft_base::PeerId;
 
 use super::cases::{self, tag};
-use super::world::{Told, World};
+use super::world::{Report, World};
 use crate::machine::Violation;
 use crate::settings::Settings;
 
@@ -34,7 +34,7 @@ fn joined(settings: &Settings) -> World {
     world.receive(1, None, tag(0), 400, None);
     world.send(0, 1, Some(0), 400, false);
     world.settle();
-    assert_eq!((world.told(0).len(), world.told(1).len()), (1, 1));
+    assert_eq!((world.reports(0).len(), world.reports(1).len()), (1, 1));
     world
 }
 
@@ -60,7 +60,7 @@ fn ways(world: &mut World, messages: u64, way: Duration) -> usize {
     let mut received = 0;
     for ways in 1.. {
         pass(world, way);
-        received += world.told(1).into_iter().filter(|told| matches!(told, Told::Received { .. })).count() as u64;
+        received += world.reports(1).into_iter().filter(|report| matches!(report, Report::Received { .. })).count() as u64;
         if received == messages {
             world.settle();
             return ways;
@@ -101,7 +101,7 @@ fn a_long_message_waits_for_no_round_trip_when_there_are_credits_for_it() {
             while world.transmit(0) {}
             let ways = (1..).find(|_| {
                 pass(&mut world, WAY);
-                !world.told(1).is_empty()
+                !world.reports(1).is_empty()
             });
             times.extend(ways);
             world.settle();
