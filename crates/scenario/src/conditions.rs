@@ -91,27 +91,50 @@ pub struct Gilbert {
     pub loss_in_bad: u32,
 }
 
+/// What does not go, and the key that says it.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) key: &'static str,
+    pub(crate) words: String,
+}
+
 impl Conditions {
     /// Whether every value is within its limits, and goes with the others.
     ///
     /// # Errors
     /// What does not, in words.
     pub fn check(&self) -> Result<(), String> {
-        let deviation = match self.spread {
-            Spread::None => Duration::ZERO,
-            Spread::Normal { deviation } => deviation,
-            Spread::Pareto { scale, .. } => scale,
+        self.find_fault().map_err(|Fault { words, .. }| words)
+    }
+
+    /// The same, with the key that it is about.
+    pub(crate) fn find_fault(&self) -> Result<(), Fault> {
+        let (spread, deviation) = match self.spread {
+            Spread::None => ("normal", Duration::ZERO),
+            Spread::Normal { deviation } => ("normal", deviation),
+            Spread::Pareto { scale, .. } => ("pareto", scale),
         };
         let reorder_by = self.reorder_by.unwrap_or_default();
-        let times = [("delay", self.delay), ("jitter", self.jitter), ("spread", deviation), ("reorder-by", reorder_by)];
-        if let Some((name, value)) = times.into_iter().find(|(_, value)| !DELAY.contains(value)) {
-            return Err(format!("a {name} of {value:?} is out of range; it is 0 to {:?}", DELAY.end()));
+        let times = [
+            ("delay", "delay", self.delay),
+            ("jitter", "jitter", self.jitter),
+            (spread, "spread", deviation),
+            ("reorder-by", "reorder-by", reorder_by),
+        ];
+        if let Some((key, name, value)) = times.into_iter().find(|(.., value)| !DELAY.contains(value)) {
+            let words = format!("a {name} of {value:?} is out of range; it is 0 to {:?}", DELAY.end());
+            return Err(Fault { key, words });
         }
+        let needs_rate = |key, words: &str| Err(Fault { key, words: words.to_owned() });
         match self {
             Self { rate: Some(rate), .. } => within("rate", rate, &RATE)?,
-            Self { trace: None, queue_bytes: Some(_), .. } => return Err("a queue needs a rate or a trace".to_owned()),
-            Self { trace: None, codel: Some(_), .. } => return Err("codel needs a rate or a trace".to_owned()),
-            Self { trace: None, mark_at: Some(_), .. } => return Err("mark-at needs a rate or a trace".to_owned()),
+            Self { trace: None, queue_bytes: Some(_), .. } => {
+                return needs_rate("queue", "a queue needs a rate or a trace");
+            }
+            Self { trace: None, codel: Some(_), .. } => return needs_rate("codel", "codel needs a rate or a trace"),
+            Self { trace: None, mark_at: Some(_), .. } => {
+                return needs_rate("mark-at", "mark-at needs a rate or a trace");
+            }
             _ => (),
         }
         self.queue_bytes.map_or(Ok(()), |bytes| within("queue", &bytes, &QUEUE))?;
@@ -119,23 +142,35 @@ impl Conditions {
         self.corrupt_bits.map_or(Ok(()), |bits| within("corrupt-bits", &bits, &FLIPS))?;
         self.mtu.map_or(Ok(()), |mtu| within("mtu", &mtu, &MTU))?;
         let is_spread = self.spread != Spread::None || self.delays.is_some();
-        let words = match self {
-            Self { loss_millionths: 0, burst: Some(_), .. } => "burst needs a loss",
-            Self { corrupt_millionths: 0, corrupt_bits: Some(_), .. } => "corrupt-bits needs a share that is corrupted",
-            Self { reorder_millionths: 0, reorder_by: Some(_), .. } => "reorder-by needs a share that is reordered",
-            Self { reorder_by: Some(Duration::ZERO), .. } => "reorder-by 0 reorders nothing; say a time",
-            Self { correlation_millionths: 1.., .. } if !is_spread => "correlation needs normal, pareto or delays",
-            Self { correlation_millionths: 1_000_000.., .. } => "a correlation of 100 % never changes; say less",
-            Self { overtakes: true, jitter: Duration::ZERO, .. } if !is_spread => {
-                "overtake needs jitter, normal, pareto or delays"
+        let (key, words) = match self {
+            Self { loss_millionths: 0, burst: Some(_), .. } => ("burst", "burst needs a loss"),
+            Self { corrupt_millionths: 0, corrupt_bits: Some(_), .. } => {
+                ("corrupt-bits", "corrupt-bits needs a share that is corrupted")
             }
-            Self { gilbert: Some(Gilbert { good_to_bad: 0, .. }), .. } => "good-to-bad 0 never becomes bad; say more",
+            Self { reorder_millionths: 0, reorder_by: Some(_), .. } => {
+                ("reorder-by", "reorder-by needs a share that is reordered")
+            }
+            Self { reorder_by: Some(Duration::ZERO), .. } => {
+                ("reorder-by", "reorder-by 0 reorders nothing; say a time")
+            }
+            Self { correlation_millionths: 1.., .. } if !is_spread => {
+                ("correlation", "correlation needs normal, pareto or delays")
+            }
+            Self { correlation_millionths: 1_000_000.., .. } => {
+                ("correlation", "a correlation of 100 % never changes; say less")
+            }
+            Self { overtakes: true, jitter: Duration::ZERO, .. } if !is_spread => {
+                ("overtake", "overtake needs jitter, normal, pareto or delays")
+            }
+            Self { gilbert: Some(Gilbert { good_to_bad: 0, .. }), .. } => {
+                ("good-to-bad", "good-to-bad 0 never becomes bad; say more")
+            }
             Self { gilbert: Some(Gilbert { bad_to_good: 0, .. }), .. } => {
-                "a bad way needs bad-to-good, or it stays so for ever"
+                ("good-to-bad", "a bad way needs bad-to-good, or it stays so for ever")
             }
             _ => return Ok(()),
         };
-        Err(words.to_owned())
+        Err(Fault { key, words: words.to_owned() })
     }
 
     /// Whether it does nothing.
@@ -188,11 +223,12 @@ impl Conditions {
     }
 }
 
-fn within<T: PartialOrd + fmt::Display>(name: &str, value: &T, range: &RangeInclusive<T>) -> Result<(), String> {
+fn within<T: PartialOrd + fmt::Display>(key: &'static str, value: &T, range: &RangeInclusive<T>) -> Result<(), Fault> {
     if range.contains(value) {
         return Ok(());
     }
-    Err(format!("a {name} of {value} is out of range; it is {} to {}", range.start(), range.end()))
+    let words = format!("a {key} of {value} is out of range; it is {} to {}", range.start(), range.end());
+    Err(Fault { key, words })
 }
 
 fn percent(millionths: u32) -> f64 {

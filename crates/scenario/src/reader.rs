@@ -2,10 +2,12 @@
 
 use core::ops::Range;
 use core::time::Duration;
+use std::collections::HashMap;
 
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use crate::conditions::Fault;
 use crate::error::ScenarioError;
 use crate::keys::{Files, exclude, names, order};
 use crate::scenario::{Scenario, Step};
@@ -20,6 +22,8 @@ pub const LONGEST_SCENARIO: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Tables of conditions, and which directions they are about.
 const TABLES: [(&str, [bool; 2]); 3] = [("both", [true, true]), ("forward", [true, false]), ("reverse", [false, true])];
+/// What is wrong with the first of these may be in the line of any of them.
+const GILBERT: [&str; 4] = ["good-to-bad", "bad-to-good", "loss-in-good", "loss-in-bad"];
 /// What happens by chance where nothing is said of it.
 const USUAL_SEED: i64 = 1;
 
@@ -36,13 +40,15 @@ impl Scenario {
             let message = format!("a scenario has at most {TEXT_BYTES} bytes, and this one {}", text.len());
             return Err(ScenarioError { line: 0, message });
         }
-        Reader { text, files: &mut files }.read()
+        Reader { text, files: &mut files, lines: HashMap::new() }.read()
     }
 }
 
 struct Reader<'a> {
     text: &'a str,
     files: Files<'a>,
+    /// In which line a key of a direction was set last.
+    lines: HashMap<(usize, String), usize>,
 }
 
 impl Reader<'_> {
@@ -150,7 +156,10 @@ impl Reader<'_> {
                 return Err(self.wrong(key.span(), words));
             }
             let text = self.text_of(key_name, value)?;
-            for (conditions, _) in step.conditions.iter_mut().zip(about).filter(|(_, is_meant)| *is_meant) {
+            let line = self.line(key.span().start);
+            let directions = step.conditions.iter_mut().zip(about).enumerate();
+            for (direction, (conditions, _)) in directions.filter(|(_, (_, is_meant))| *is_meant) {
+                self.lines.insert((direction, key_name.to_owned()), line);
                 let done = conditions.set(key_name, &text, self.files);
                 done.map_err(|words| {
                     let words = if words.starts_with("there is no key") {
@@ -176,11 +185,14 @@ impl Reader<'_> {
         }
     }
 
+    /// `span`: where the step says its time; what is wrong in it is not in a line before.
     fn check(&self, step: &Step, span: Range<usize>) -> Result<(), ScenarioError> {
-        for (conditions, (name, _)) in step.conditions.iter().zip(&TABLES[1..]) {
+        for (direction, (conditions, (name, _))) in step.conditions.iter().zip(&TABLES[1..]).enumerate() {
             let place = if step.at.is_zero() { "at the start".to_owned() } else { format!("from {:?} on", step.at) };
-            conditions.check().map_err(|words| {
-                let line = if step.at.is_zero() { 0 } else { self.line(span.start) };
+            conditions.find_fault().map_err(|Fault { key, words }| {
+                let keys = GILBERT.iter().filter(|_| GILBERT[0] == key).chain([&key]);
+                let lines = keys.filter_map(|key| self.lines.get(&(direction, (*key).to_owned())).copied());
+                let line = lines.chain([self.line(span.start)]).max().unwrap_or_default();
                 ScenarioError { line, message: format!("{name} {place}: {words}") }
             })?;
         }
@@ -285,8 +297,8 @@ mod tests {
             ("[both]\nloss = 101", 2, "percent from 0 to 100"),
             ("[both]\nloss = -1", 2, "\"-1\" is no share"),
             ("[both]\nloss = nan", 2, "is no share"),
-            ("[both]\ndelay = \"11s\"", 0, "forward at the start: a delay of 11s is out of range; it is 0 to 10s"),
-            ("[reverse]\nqueue = 5000", 0, "reverse at the start: a queue needs a rate"),
+            ("[both]\ndelay = \"11s\"", 2, "forward at the start: a delay of 11s is out of range; it is 0 to 10s"),
+            ("[reverse]\nqueue = 5000", 2, "reverse at the start: a queue needs a rate"),
             ("[both]\nrate = \"1M\"\ntrace = \"link.trace\"", 2, "rate and trace in [both]: only one"),
             ("[both]\nrate = \"fast\"", 2, "is no rate"),
             ("[both]\ntrace = \"nonesuch\"", 2, "there is no such file"),
@@ -296,7 +308,7 @@ mod tests {
             ("[both]\npareto = \"1ms\"\npareto-shape = 1", 3, "above 1"),
             ("[both]\ncodel-interval = \"1ms\"", 2, "needs codel"),
             ("[both]\ncodel = \"0ms\"\nrate = \"1M\"", 2, "can't be 0"),
-            ("[both]\ngood-to-bad = 1", 0, "needs bad-to-good"),
+            ("[both]\ngood-to-bad = 1", 2, "needs bad-to-good"),
             ("[both]\ndelay = [1]", 2, "delay is a number, a text"),
             ("[both]\ndelay = \"1ms\"\ndelay = \"2ms\"", 3, "duplicate key"),
             ("step = 1", 1, "a step begins with [[step]]"),
@@ -306,7 +318,11 @@ mod tests {
             ("[[step]]\nat = \"1s\"\n", 2, "changes nothing"),
             ("[[step]]\nat = \"0s\"\nboth.loss = 1", 2, "the first is after 0s"),
             ("[[step]]\nat = \"9s\"\nboth.loss = 1\n[[step]]\nat = \"8s\"\nboth.loss = 2", 5, "8s is not after 9s"),
-            ("[[step]]\nat = \"9s\"\nboth.burst = 4", 2, "forward from 9s on: burst needs a loss"),
+            ("[[step]]\nat = \"9s\"\nboth.burst = 4", 3, "forward from 9s on: burst needs a loss"),
+            ("[both]\n\nloss-in-bad = 50", 3, "never becomes bad"),
+            ("[both]\n\n\npareto = \"60s\"", 4, "a spread of 60s is out of range"),
+            ("[forward]\ndelay = \"1ms\"\n[reverse]\nmtu = 5\ndelay = \"1ms\"", 4, "reverse at the start: a mtu of 5"),
+            ("[both]\nloss = 1\nburst = 2\n[[step]]\nat = \"9s\"\nboth.loss = 0", 5, "burst needs a loss"),
             ("[[step]]\nat = \"999999s\"\nboth.loss = 4", 2, "604800s at most"),
         ] {
             let error = read(text).unwrap_err();
