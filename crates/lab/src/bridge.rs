@@ -1,7 +1,7 @@
 //! A switch in user space: frames of shaped rails go from port to port by way of the emulator.
 //!
 //! It is a process of its own, in the namespace of the lab's switch. Its standard input brings lines of JSON, each with
-//! all its ports; it answers each with a line. It ends when its standard input does.
+//! all its ports, or ask how late it was; it answers each with a line. It ends when its standard input does.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,11 +9,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 use weft_base::{Clock, Ecn, Random, Time};
-use weft_driver::{MonotonicClock, WaitSet};
+use weft_driver::{MonotonicClock, WaitSet, shorten_slice};
 use weft_emulate::{Link, Packet};
 
+use crate::lateness::{Lateness, LatenessLog};
 use crate::ring_port::RingPort;
 use crate::shape::Shape;
 
@@ -34,8 +36,17 @@ pub(crate) struct PortPlan {
     pub(crate) to_host: Shape,
 }
 
-/// What it answers.
-pub(crate) type Answer = Result<(), String>;
+/// A line of its standard input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// From now on these are the ports.
+    Ports(Vec<PortPlan>),
+    /// Say how late frames were since this was asked last.
+    Lateness,
+}
+
+/// What it answers: how late frames were, if that was asked and there were any.
+pub(crate) type Answer = Result<Option<Lateness>, String>;
 
 struct Port {
     plan: PortPlan,
@@ -51,6 +62,8 @@ struct Bridge {
     /// Which port an address of a rail was last seen at.
     addresses: HashMap<(usize, [u8; 6]), usize>,
     waits: WaitSet,
+    /// How late frames of any port were.
+    lateness: LatenessLog,
 }
 
 /// What of the standard input has no end of line yet.
@@ -62,6 +75,9 @@ struct Orders {
 /// The key of the standard input among what is waited for; ports have their numbers.
 const ORDERS: u64 = u64::MAX;
 
+/// How late the kernel may fire a timer of this thread, in nanoseconds, to spare wake-ups: not at all.
+const TIMER_SLACK_NS: u64 = 1;
+
 /// Is the switch of a lab's shaped links until standard input ends. Whoever uses [`Lab::shape`](crate::Lab::shape)
 /// names a program that calls this.
 ///
@@ -71,7 +87,11 @@ pub fn serve_bridge() -> io::Result<()> {
     let mut orders = Orders { input: File::from(io::stdin().as_fd().try_clone_to_owned()?), line: Vec::new() };
     let waits = WaitSet::new().map_err(io::Error::other)?;
     waits.add(&orders.input, ORDERS).map_err(io::Error::other)?;
-    let mut bridge = Bridge { clock: MonotonicClock::new(), ports: Vec::new(), addresses: HashMap::new(), waits };
+    // Without these it is later, and otherwise does what it should.
+    let _ = prctl::set_timerslack(TIMER_SLACK_NS);
+    shorten_slice();
+    let (clock, lateness) = (MonotonicClock::new(), LatenessLog::new());
+    let mut bridge = Bridge { clock, ports: Vec::new(), addresses: HashMap::new(), waits, lateness };
     let mut keys = Vec::new();
     loop {
         keys.clear();
@@ -92,8 +112,10 @@ impl Orders {
         self.line.extend_from_slice(&buffer[..length]);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
-            let plans: Vec<PortPlan> = serde_json::from_slice(&line)?;
-            let answer: Answer = bridge.set_ports(plans).map_err(|error| error.to_string());
+            let answer: Answer = match serde_json::from_slice(&line)? {
+                Order::Ports(plans) => bridge.set_ports(plans).map(|()| None).map_err(|error| error.to_string()),
+                Order::Lateness => Ok(bridge.lateness.take()),
+            };
             let mut out = io::stdout().lock();
             writeln!(out, "{ANSWER}{}", serde_json::to_string(&answer)?)?;
             out.flush()?;
@@ -133,7 +155,8 @@ impl Bridge {
                 self.forward(index, packet, at);
             }
         }
-        self.ports.iter_mut().for_each(|port| port.put_out(now));
+        let Self { ports, clock, lateness, .. } = self;
+        ports.iter_mut().for_each(|port| port.put_out(now, clock, lateness));
         if more {
             return Some(Duration::ZERO);
         }
@@ -205,10 +228,11 @@ impl Port {
         Self { plan, ..self }
     }
 
-    /// Sends what is due.
-    fn put_out(&mut self, now: Time) {
-        while let Some(packet) = self.to_host.deliver(now) {
+    /// Sends what is due. How late that is, counts both links: the second has from the first when a frame was due.
+    fn put_out(&mut self, now: Time, clock: &MonotonicClock, lateness: &mut LatenessLog) {
+        while let Some((due, packet)) = self.to_host.deliver_timed(now) {
             self.ring.send(packet.bytes);
+            lateness.record(clock.now().since(due));
         }
     }
 }

@@ -5,10 +5,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::{Mutex, PoisonError};
 
-use crate::bridge::{ANSWER, Answer, PortPlan};
+use crate::bridge::{ANSWER, Answer, Order, PortPlan};
 use crate::error::LabError;
 use crate::host;
+use crate::lateness::Lateness;
 use crate::process::Process;
 
 /// Lines that its program may write before it answers.
@@ -29,6 +31,11 @@ pub struct BridgeProgram {
 #[derive(Debug)]
 pub(crate) struct BridgeProcess {
     child: Child,
+    pipes: Mutex<Pipes>,
+}
+
+#[derive(Debug)]
+struct Pipes {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
@@ -42,19 +49,33 @@ impl BridgeProcess {
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(LabError::while_doing("cannot start the bridge"))?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(stdin), Some(stdout)) => Ok(Self { child, stdin, stdout: BufReader::new(stdout) }),
+            (Some(stdin), Some(stdout)) => {
+                let pipes = Mutex::new(Pipes { stdin, stdout: BufReader::new(stdout) });
+                Ok(Self { child, pipes })
+            }
             _ => Err(LabError::Bridge("it has no pipes".to_owned())),
         }
     }
 
     /// Tells it all its ports, and waits until it has them.
-    pub(crate) fn set_ports(&mut self, ports: &[PortPlan]) -> Result<(), LabError> {
-        let mut line = serde_json::to_string(ports).expect("plain values become JSON");
+    pub(crate) fn set_ports(&self, ports: Vec<PortPlan>) -> Result<(), LabError> {
+        self.tell(&Order::Ports(ports)).map(drop)
+    }
+
+    /// How late frames were since this was asked last; `None`: there were none.
+    pub(crate) fn take_lateness(&self) -> Result<Option<Lateness>, LabError> {
+        self.tell(&Order::Lateness)
+    }
+
+    fn tell(&self, order: &Order) -> Result<Option<Lateness>, LabError> {
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        let Pipes { stdin, stdout } = &mut *pipes;
+        let mut line = serde_json::to_string(order).expect("plain values become JSON");
         line.push('\n');
-        self.stdin.write_all(line.as_bytes()).map_err(LabError::while_doing("cannot tell the bridge its ports"))?;
+        stdin.write_all(line.as_bytes()).map_err(LabError::while_doing("cannot tell the bridge anything"))?;
         for _ in 0..OTHER_LINES {
             line.clear();
-            let length = self.stdout.read_line(&mut line).map_err(LabError::while_doing("cannot hear the bridge"))?;
+            let length = stdout.read_line(&mut line).map_err(LabError::while_doing("cannot hear the bridge"))?;
             if length == 0 {
                 break;
             }

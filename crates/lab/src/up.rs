@@ -12,6 +12,7 @@ use crate::cut::{self, End, Step};
 use crate::error::LabError;
 use crate::holder::{Holder, Role};
 use crate::host::{self, Host};
+use crate::lateness::Lateness;
 use crate::link::{Link, WanCut, Way};
 use crate::network::{self, Commands, Interface, OFFLOADS};
 use crate::plan::Plan;
@@ -331,6 +332,15 @@ impl Lab {
         plan.map_or_else(Default::default, |plan| [plan.from_host, plan.to_host])
     }
 
+    /// How late frames of shaped links went on, since this was asked last; `None`: there were none, or no link is
+    /// shaped.
+    ///
+    /// # Errors
+    /// The process that carries them has ended.
+    pub fn take_lateness(&self) -> Result<Option<Lateness>, LabError> {
+        self.bridge.as_ref().map_or(Ok(None), BridgeProcess::take_lateness)
+    }
+
     /// The process that carries the frames of shaped rails, if it runs.
     pub fn bridge(&self) -> Option<Process> {
         self.bridge.as_ref().and_then(BridgeProcess::process)
@@ -363,7 +373,7 @@ impl Lab {
             Some(bridge) => bridge,
             none => none.insert(BridgeProcess::start(program, &self.tools.nsenter, switch)?),
         };
-        bridge.set_ports(&ports)
+        bridge.set_ports(ports)
     }
 
     /// The host's end of its cable to a rail, and the other.

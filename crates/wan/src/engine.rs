@@ -6,11 +6,12 @@ use std::time::Duration;
 use weft_base::{Clock, Time};
 use weft_driver::WaitSet;
 use weft_emulate::{Link, Packet};
+use weft_lab::LatenessLog;
 use weft_scenario::{Direction, Scenario};
 
 use crate::carrier::{Carrier, Rewrite};
 use crate::ecn::WriteEcn;
-use crate::report::{DirectionReport, LatenessLog, Report};
+use crate::report::{DirectionReport, Report};
 
 /// How often interfaces are seen to while nothing comes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);

@@ -29,6 +29,7 @@ mod wan;
 pub use attach::Attached;
 pub use error::WanError;
 pub use process::CarrierProgram;
-pub use report::{DirectionReport, Lateness, Report};
+pub use report::{DirectionReport, Report};
 pub use serve::serve;
 pub use wan::{Kind, Plan, Wan, check};
+pub use weft_lab::Lateness;

@@ -3,16 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use weft_emulate::Statistics;
+use weft_lab::Lateness;
 
 use crate::carrier::Losses;
 
-/// The longest lateness that is told from longer ones.
-const LONGEST: Duration = Duration::from_secs(60);
-/// Digits of a lateness that are kept.
-const DIGITS: u8 = 3;
 /// What is marked as late: a part of the delay.
 const LATE_PART: u32 = 10;
 
@@ -74,41 +70,6 @@ pub struct DirectionReport {
     pub lateness: Lateness,
 }
 
-/// How late packets were, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lateness {
-    /// Half of them at most.
-    pub p50_ns: u64,
-    /// 90 of 100 at most.
-    pub p90_ns: u64,
-    /// 99 of 100 at most.
-    pub p99_ns: u64,
-    /// 999 of 1000 at most.
-    pub p999_ns: u64,
-    /// The latest.
-    pub max_ns: u64,
-}
-
-/// How late the packets of a direction were.
-#[derive(Debug)]
-pub(crate) struct LatenessLog(Histogram<u64>);
-
-impl LatenessLog {
-    pub(crate) fn new() -> Self {
-        let longest = LONGEST.as_nanos() as u64;
-        Self(Histogram::new_with_bounds(1, longest, DIGITS).expect("the bounds and the digits are in their limits"))
-    }
-
-    pub(crate) fn record(&mut self, late: Duration) {
-        self.0.saturating_record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
-    }
-
-    pub(crate) fn lateness(&self) -> Lateness {
-        let at = |share| self.0.value_at_quantile(share);
-        Lateness { p50_ns: at(0.5), p90_ns: at(0.9), p99_ns: at(0.99), p999_ns: at(0.999), max_ns: self.0.max() }
-    }
-}
-
 impl DirectionReport {
     pub(crate) fn new(statistics: Statistics, lateness: Lateness) -> Self {
         Self {
@@ -146,21 +107,6 @@ impl Report {
             refused: losses.refused,
             overruns: losses.overruns,
         }
-    }
-}
-
-impl fmt::Display for Lateness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let us = |nanos: u64| nanos as f64 / 1000.0;
-        write!(
-            f,
-            "p50 {:.1} us, p90 {:.1} us, p99 {:.1} us, p99.9 {:.1} us, max {:.1} us",
-            us(self.p50_ns),
-            us(self.p90_ns),
-            us(self.p99_ns),
-            us(self.p999_ns),
-            us(self.max_ns)
-        )
     }
 }
 
@@ -232,16 +178,5 @@ mod tests {
         assert!(report(400_001, 4_000_000).to_string().contains("LATE"));
         let text = serde_json::to_string(&report(1, 2)).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report(1, 2));
-    }
-
-    #[test]
-    fn lateness_has_its_quantiles() {
-        let mut log = LatenessLog::new();
-        (1..=1000).for_each(|us| log.record(Duration::from_micros(us)));
-        log.record(Duration::from_secs(100));
-        let lateness = log.lateness();
-        assert!((500_000..502_000).contains(&lateness.p50_ns), "{lateness}");
-        assert!((990_000..993_000).contains(&lateness.p99_ns), "{lateness}");
-        assert!(lateness.max_ns >= 59_000_000_000, "{lateness}");
     }
 }
