@@ -9,10 +9,13 @@
 //!
 //! A process of its own carries them ([`serve()`]). It stamps each packet when it takes it in, and the links of
 //! `weft-emulate` say when it goes on. How much later than that it did is in the [`Report`].
+//!
+//! [`check_emulator`] sends paced streams and TCP through both carriers, and judges what they got by what was set.
 #![forbid(unsafe_code)]
 
 mod attach;
 mod carrier;
+mod check;
 mod ecn;
 mod engine;
 mod error;
@@ -27,6 +30,10 @@ mod serve;
 mod wan;
 
 pub use attach::Attached;
+pub use check::{
+    CHECK_PACKETS, CHECK_PACKETS_PER_S, CHECK_SCHEMA, CheckPlan, CheckPrograms, CheckProgress, CheckRow, CheckedCase,
+    Checks, Verdict, check as check_emulator, serve_probe,
+};
 pub use error::WanError;
 pub use process::CarrierProgram;
 pub use report::{DirectionReport, Report};

@@ -68,6 +68,7 @@ pub struct Plan {
 /// Two hosts and what lies between them. It is gone when this has been dropped, or this process has ended.
 #[derive(Debug)]
 pub struct Wan {
+    kind: Kind,
     carrier: CarrierProcess,
     lab: Lab,
 }
@@ -109,7 +110,7 @@ impl Wan {
         };
         let order = Order { means, scenario: plan.scenario.clone(), folder: plan.folder.clone() };
         let carrier = CarrierProcess::start(lab.host(MIDDLE).command(&program.program), program, &order)?;
-        Ok(Self { carrier, lab })
+        Ok(Self { kind: plan.kind, carrier, lab })
     }
 
     /// The hosts: 0 is the first, 1 the second.
@@ -148,6 +149,18 @@ impl Wan {
         self.carrier.ended()
     }
 
+    /// Lets the first host's TCP have at most this many segments on the way to the second, whatever its congestion
+    /// control says (ip-route(8), `cwnd lock`), from the second stream on. A clamp of the receiver's window does not last: kernels that
+    /// measure how much memory segments take (Linux 6.6 and newer) set it anew with the first of them.
+    pub(crate) fn limit_window(&self, segments: u32) -> Result<(), WanError> {
+        let (own, other) = (&self.host(0).rails()[0].interface, self.address(1));
+        let via = match self.kind {
+            Kind::Queue => format!("via {} ", self.lab.host(MIDDLE).address(0)),
+            Kind::Rings => String::new(),
+        };
+        batch(self.host(0), &format!("route add {other}/32 {via}dev {own} cwnd lock {segments}\n"))
+    }
+
     /// The process that carries packets.
     #[must_use]
     pub fn carrier(&self) -> u32 {
@@ -159,7 +172,7 @@ impl Wan {
     /// # Errors
     /// Something in them does not end.
     pub fn down(self) -> Result<(), WanError> {
-        let Self { carrier, lab } = self;
+        let Self { carrier, lab, .. } = self;
         drop(carrier);
         Ok(lab.down()?)
     }
