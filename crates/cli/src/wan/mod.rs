@@ -2,6 +2,7 @@
 
 mod attach;
 mod board;
+mod check;
 mod options;
 mod run;
 mod shared;
@@ -24,6 +25,7 @@ Examples:
   weft wan run --scenario wan.toml -- iperf3 -c 10.1.0.2 --and -- iperf3 -s -1
   weft wan show wan.toml
   weft wan stat
+  weft wan check --quick
 
 A scenario has the same keys as the options, for both directions or for one, and changes them over time.";
 
@@ -50,9 +52,14 @@ enum Command {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Check the emulator against itself: what was set, beside what streams of packets and TCP got
+    Check(check::Arguments),
     /// The process that carries packets, driven through standard input and output
     #[command(name = CARRY_COMMAND, hide = true)]
     Carry,
+    /// The process that sends or receives in a host of a check, driven through standard input and output
+    #[command(name = check::PROBE_COMMAND, hide = true)]
+    Probe,
 }
 
 /// Runs the command.
@@ -62,7 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Attach(arguments) => attach::run(arguments),
         Command::Stat(arguments) => stat::run(arguments),
         Command::Show { file } => show(file),
+        Command::Check(arguments) => check::run(arguments),
         Command::Carry => weft_wan::serve().map_err(failure),
+        Command::Probe => weft_wan::serve_probe().map_err(failure),
     }
 }
 

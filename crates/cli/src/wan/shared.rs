@@ -1,5 +1,6 @@
 //! What the subcommands of `weft wan` share.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -15,8 +16,12 @@ pub(super) const CARRY_COMMAND: &str = "carry";
 /// This program, as what carries packets.
 pub(super) fn program() -> Result<CarrierProgram, Failure> {
     let program = std::env::current_exe().map_err(Failure::while_doing("cannot find weft"))?;
-    let arguments = ["wan", CARRY_COMMAND].map(Into::into).to_vec();
-    Ok(CarrierProgram { program, arguments, environment: Vec::new() })
+    Ok(CarrierProgram { program, arguments: this_program(CARRY_COMMAND), environment: Vec::new() })
+}
+
+/// The arguments with which this program is one of its hidden commands.
+pub(super) fn this_program(command: &str) -> Vec<OsString> {
+    ["wan", command].map(Into::into).to_vec()
 }
 
 /// What was asked for in a way that can't be is the command line's.
