@@ -40,6 +40,7 @@ fn a_process_with_a_role() {
         ["ask", remote] => ask(remote.parse().unwrap()),
         ["keep"] => keep(),
         ["attach", one] => attach(&[one]),
+        ["too-long", one, other] => too_long([one, other]),
         ["attach", one, other] => attach(&[one, other]),
         _ => panic!("{role:?} is no role"),
     }
@@ -245,6 +246,18 @@ fn attach(interfaces: &[&str]) {
         thread::sleep(Duration::from_millis(5));
     }
     say(&attached.failure().to_string());
+}
+
+/// Says what is told of frames that are longer than the MTU, when some have come.
+fn too_long(interfaces: [&str; 2]) {
+    let mut attached = Attached::between(interfaces, "both.delay = \"1ms\"", "".as_ref(), &program()).unwrap();
+    say("ready");
+    let until = Instant::now() + PATIENCE;
+    while attached.report().unwrap().too_long == 0 {
+        assert!(Instant::now() < until);
+        thread::sleep(Duration::from_millis(5));
+    }
+    say(&attached.report().unwrap().to_string().replace('\n', "; "));
 }
 
 /// What came of a paced stream from the first host to the second, or back.
@@ -473,6 +486,21 @@ fn an_interface_that_goes_away_is_told() {
 }
 
 #[test]
+fn frames_longer_than_the_mtu_are_counted_and_it_is_said_what_to_do() {
+    let Some(lab) = lab() else { return };
+    let (from, middle) = (lab.host(0), lab.host(2));
+    let mut attached = Worker::in_host(middle, "too-long rail0 rail1");
+    assert_eq!(attached.says(), "ready");
+    // Segmentation offload hands the middle's kernel more than a wire would carry.
+    let target = SocketAddr::new(middle.address(0), 7000);
+    let mut receiver = Worker::in_host(middle, &format!("drain {target}"));
+    assert_eq!(receiver.says(), "ready");
+    Worker::in_host(from, &format!("fill {target} {}", 1 << 20)).ends();
+    let words = attached.says();
+    assert!(words.contains("longer than the MTU and were dropped: switch segmentation offload off"), "{words}");
+}
+
+#[test]
 fn what_is_missing_is_told_in_words() {
     let one = |role: &str| {
         let mut command = Command::new("unshare");
@@ -480,9 +508,12 @@ fn what_is_missing_is_told_in_words() {
         command.args(["--user", "--"]).arg(env::current_exe().unwrap());
         Worker::start(command, role).says()
     };
-    if lab().is_none() {
-        return;
-    }
+    let Some(lab) = lab() else { return };
+    // The same in a host, which has two interfaces.
+    let mut command = lab.host(0).command("unshare");
+    command.args(["--user", "--"]).arg(env::current_exe().unwrap());
+    let said = Worker::start(command, "attach rail0 rail1").says();
+    assert!(said.starts_with("refused true") && said.contains("CAP_NET_RAW"), "{said}");
     let said = one("attach lo");
     assert!(said.starts_with("refused true") && said.contains("CAP_NET_ADMIN"), "{said}");
     let said = Worker::start(Command::new(env::current_exe().unwrap()), "attach nonesuch").says();
