@@ -197,6 +197,11 @@ fn a_lab_is_made_where_one_can_be() {
         text.split_whitespace().collect::<Vec<_>>().join(" ").contains("test network, one link of 1 Gb/s"),
         "{text}"
     );
+    let report = report_of(&["latency", "--lab", "none", "--delay", "3ms", "--size", "8", "--vs", "none"]).0;
+    for launch in rows(&report, "half_round_trip").iter().flat_map(|row| row["launches"].as_array().unwrap()) {
+        let lateness = &launch["lateness"];
+        assert!(lateness["delay_ns"] == 3_000_000 && lateness["max_ns"].as_u64() > Some(0), "{report}");
+    }
     refused(&["latency", "--lab", "fast"], "no rate");
     // As `weft lab up --rate 5` says it.
     refused(&["latency", "--lab", "5"], "rate");

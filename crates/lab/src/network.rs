@@ -115,7 +115,7 @@ pub(crate) fn congestion_route(rail: &Rail, name: &str) -> String {
     let Rail { interface, ipv4, ipv6 } = rail;
     let [one, two, three, _] = ipv4.octets();
     let mut lines = String::new();
-    let network = format_args!("{one}.{two}.{three}.0/24");
+    let network = format!("{one}.{two}.{three}.0/24");
     line(
         &mut lines,
         format_args!("route replace {network} dev {interface} proto kernel scope link src {ipv4} congctl {name}"),

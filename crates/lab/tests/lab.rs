@@ -266,6 +266,7 @@ fn two_hosts_that_are_joined_directly_get_a_switch_with_the_first_shape() {
     let Some(mut lab) = lab(&Plan { links: 3, ..Plan::default() }) else { return };
     lab.cut(Link { host: Some(1), rail: 1 }, Way::Silent).unwrap();
     let shape = Shape { delay: Duration::from_millis(1), ..Shape::default() };
+    assert_eq!(lab.take_lateness().unwrap(), None, "nothing is shaped");
     lab.shape(RAIL, &shape, &bridge_program()).unwrap();
     assert!(lab.plan().switch && lab.is_whole());
     for (rail, is_whole) in [(0, true), (1, false), (2, true)] {
@@ -276,6 +277,8 @@ fn two_hosts_that_are_joined_directly_get_a_switch_with_the_first_shape() {
     if let Some(address) = lab.host(1).address_v6(0) {
         transfer(lab.host(0), lab.host(1), address, 1000);
     }
+    let lateness = lab.take_lateness().unwrap().unwrap();
+    assert!(lateness.max_ns > 0 && lateness.p50_ns <= lateness.max_ns, "{lateness}");
     gone(lab);
 }
 

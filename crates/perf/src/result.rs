@@ -5,7 +5,9 @@
 //! be said of two of them.
 
 mod document;
+mod late;
 mod row;
 
 pub use document::{Document, FormatError, Machine, Missing, VERSION};
+pub use late::Late;
 pub use row::{Better, Case, Comparison, Histogram, Launch, Row, Series, Verdict};

@@ -11,7 +11,7 @@ use support::Builder;
 use weft_perf::report::chart::{Chart, charts};
 use weft_perf::report::page::{Beside, Entry, Finding, page};
 use weft_perf::report::{Claim, csv, is_bound};
-use weft_perf::result::{Better, Document, Histogram, Launch, Row, Series};
+use weft_perf::result::{Better, Document, Histogram, Late, Launch, Row, Series};
 
 /// A name that is markup, an attribute's end and an entity at once, and mathematics for the library that draws.
 const HOSTILE: &str = "<b>&\"' $x^2$ ]]> &amp;";
@@ -178,6 +178,18 @@ fn a_page_says_where_its_figures_come_from() {
     let quiet = whole_page(&documents[..1]);
     assert!(!quiet.contains("The machine was busy"));
     assert!(page.contains("href=\"./latency%201.json\""));
+}
+
+#[test]
+fn figures_of_a_late_link_are_marked() {
+    let late = |p99_ns| Some(Late { delay_ns: 1_000_000, p99_ns, ..Late::default() });
+    let mut document = support::latency();
+    document.rows[0].launches[0].lateness = late(100_000);
+    assert!(!whole_page(std::slice::from_ref(&document)).contains(", late in "));
+    document.rows[0].launches[1].lateness = late(250_000);
+    let page = whole_page(std::slice::from_ref(&document));
+    let words = format!(">{}, late in 1<", document.rows[0].launches.len());
+    assert!(page.contains(&words) && page.contains("the worst 250 us, for 1000 us"), "{page}");
 }
 
 #[test]
@@ -553,13 +565,10 @@ proptest! {
             let row = builder.row(names[*name], &case, ("figure", unit, better), 1.0);
             let marks = vec![(1.0, "cut".to_owned())];
             let launches = values.iter().zip(0..).map(|(value, launch)| Launch {
-                launch,
-                value: *value,
                 p99: has_more.then_some(*value),
-                worst: None,
                 histogram: has_more.then(|| Histogram::of(values)),
                 series: has_more.then(|| Series { step_ms: 1.0, values: values.clone(), marks: marks.clone() }),
-                cores_apart_ns: None,
+                ..Launch::of(launch, *value)
             });
             *row = Row::new(names[*name], row.case.clone(), ("figure", unit, better), launches.collect());
         }

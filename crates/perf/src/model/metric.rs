@@ -267,7 +267,7 @@ mod tests {
             figures: [(Figure::Began, began), (Figure::Ended, ended), (Figure::QuietCpu, 0.01)].into(),
             ..Measured::default()
         };
-        let run = Run { sides: vec![side(10.0, 100.0, 104.0), side(20.0, 101.0, 105.0)], cores_apart_ns: None };
+        let run = Run { sides: vec![side(10.0, 100.0, 104.0), side(20.0, 101.0, 105.0)], ..Run::default() };
         let job = Job { kind: Kind::AllToAll, ..job() };
         let figures: Vec<_> =
             metrics(Test::AllToAll, &job).iter().map(|metric| (metric.value)(&run).unwrap()).collect();

@@ -1,7 +1,7 @@
 //! What one run gave.
 
 use crate::model::measure::{Figure, Measured};
-use crate::result::Histogram;
+use crate::result::{Histogram, Late};
 
 /// What one run gave.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,6 +10,8 @@ pub(crate) struct Run {
     pub(crate) sides: Vec<Measured>,
     /// How far two cores were apart, in nanoseconds of a cache line's way there and back: the most of before and after.
     pub(crate) cores_apart_ns: Option<f64>,
+    /// How late the emulator of the link was, where there was one.
+    pub(crate) lateness: Option<Late>,
 }
 
 impl Run {
@@ -56,7 +58,7 @@ mod tests {
     #[test]
     fn the_active_side_knows_best() {
         let side = |value| Measured { value, ..Measured::default() };
-        let run = |passive, active| Run { sides: vec![side(passive), side(active)], cores_apart_ns: None };
+        let run = |passive, active| Run { sides: vec![side(passive), side(active)], ..Run::default() };
         assert_eq!(run(Some(1.0), Some(2.0)).value(), Some(2.0));
         assert_eq!(run(Some(1.0), None).value(), Some(1.0));
         assert_eq!(run(None, None).value(), None);

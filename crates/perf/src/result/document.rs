@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::late::Late;
 use super::row::{Comparison, Row};
 
 /// The version of the schema that is written, and the only one that is read.
@@ -201,6 +202,22 @@ impl Document {
         self
     }
 
+    /// That figures were taken through a link whose emulator was too late, and how many; `None`: none was.
+    #[must_use]
+    pub fn lateness(&self) -> Option<String> {
+        let late = self.rows.iter().filter(|row| row.late_launches() > 0);
+        let launches = late.clone().map(Row::late_launches).max()?;
+        let worst = late.clone().flat_map(|row| row.launches.iter().filter_map(|launch| launch.lateness));
+        let worst = worst.filter(Late::is_late).max_by_key(|late| late.p99_ns * 1000 / late.delay_ns)?;
+        Some(format!(
+            "taken through a link that was late, in up to {launches} launches: the p99 of its lateness was above a \
+             tenth of its delay (the worst {:.0} us, for {:.0} us); these {} figures say less",
+            worst.p99_ns as f64 / 1e3,
+            worst.delay_ns as f64 / 1e3,
+            late.count()
+        ))
+    }
+
     /// Each contestant once, in the order of the rows.
     #[must_use]
     pub fn contestants(&self) -> Vec<&str> {
@@ -300,6 +317,20 @@ mod tests {
         ] {
             assert!(busy.describe().contains("BUSY"), "{}", busy.describe());
         }
+    }
+
+    #[test]
+    fn a_late_link_is_told() {
+        let mut document = document();
+        assert_eq!(document.lateness(), None);
+        let late = |p99_ns| Some(Late { delay_ns: 500_000, p99_ns, ..Late::default() });
+        document.rows[0].launches[0].lateness = late(50_000);
+        assert_eq!(document.lateness(), None);
+        document.rows[0].launches[1].lateness = late(90_000);
+        document.rows[0].launches[2].lateness = late(123_000);
+        let words = document.lateness().unwrap();
+        assert!(words.contains("up to 2 launches") && words.contains("123 us, for 500 us"), "{words}");
+        assert_eq!(Document::read(&document.write()), Ok(document));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::late::Late;
 use crate::statistics::{self, Interval, SIGNIFICANT};
 
 /// What tells a case from others of its experiment: `size_bytes`, `links`, `target`.
@@ -45,13 +46,25 @@ pub struct Launch {
     /// How far apart the cores of the processes were: a cache line's way and back, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores_apart_ns: Option<f64>,
+    /// How late the emulator of the link was, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<Late>,
 }
 
 impl Launch {
     /// A launch that tells its figure alone.
     #[must_use]
     pub fn of(launch: u32, value: f64) -> Self {
-        Self { launch, value, p99: None, worst: None, histogram: None, series: None, cores_apart_ns: None }
+        Self {
+            launch,
+            value,
+            p99: None,
+            worst: None,
+            histogram: None,
+            series: None,
+            cores_apart_ns: None,
+            lateness: None,
+        }
     }
 }
 
@@ -147,6 +160,12 @@ impl Row {
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
         self.launches.iter().map(|launch| launch.value).collect()
+    }
+
+    /// In how many launches the emulator of the link was too late for its delay.
+    #[must_use]
+    pub fn late_launches(&self) -> usize {
+        self.launches.iter().filter_map(|launch| launch.lateness).filter(Late::is_late).count()
     }
 
     /// All that was seen in all launches, as one histogram; `None` when the launches tell their medians alone.
@@ -284,6 +303,18 @@ mod tests {
     fn the_worst_of_a_speed_is_the_least() {
         assert_eq!(row("a", Better::More, &[2.0, 1.0, 3.0]).worst, Some(1.0));
         assert_eq!(row("a", Better::Less, &[2.0, 1.0, 3.0]).worst, Some(3.0));
+    }
+
+    #[test]
+    fn launches_with_a_late_link_are_counted() {
+        let mut row = row("a", Better::Less, &[1.0, 2.0, 3.0]);
+        assert_eq!(row.late_launches(), 0);
+        for (launch, p99_ns) in row.launches.iter_mut().zip([100, 101, 5000]) {
+            launch.lateness = Some(Late { delay_ns: 1000, p99_ns, ..Late::default() });
+        }
+        assert_eq!(row.late_launches(), 2);
+        let text = serde_json::to_string(&row).unwrap();
+        assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
     }
 
     #[test]

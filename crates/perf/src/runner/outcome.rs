@@ -18,6 +18,8 @@ use crate::runner::measurement::Measurement;
 use crate::runner::plan::{Plan, Results};
 use crate::statistics::median;
 
+/// What stands behind a figure that was taken through a link that was late.
+const LATE: char = '!';
 /// The longest name of a contestant that makes a heading.
 const LONGEST_HEADING: usize = 16;
 
@@ -93,6 +95,7 @@ fn launches(runs: &[Run], metric: &Metric) -> Vec<Launch> {
             histogram: run.histogram().filter(|_| is_main).cloned(),
             series: None,
             cores_apart_ns: run.cores_apart_ns,
+            lateness: run.lateness,
         })
     };
     runs.iter().zip(0..).filter_map(launch).collect()
@@ -117,6 +120,7 @@ pub(crate) fn table(plan: &Plan, results: &Results, document: &Document, afterwo
     if plan.entries.len() > 1 {
         text.push_str("~ not told from the first (rank-sum test, p >= 0.01)\n");
     }
+    text.push_str(&document.lateness().map_or_else(String::new, |words| format!("{LATE} {words}\n")));
     text.push_str(afterword);
     if let Some(apart) = describe(results.cores_apart(), results.repeated) {
         text.push_str(&format!("\n{apart}\n"));
@@ -224,7 +228,8 @@ fn table_row(table: &mut Table, plan: &Plan, document: &Document, (entry, at): (
     for metric in metrics {
         let (row, cell) = (of(metric), |value: f64| format!("{:.3}", value * metric.scale()));
         let dash = || "-".to_owned();
-        cells.push(row.and_then(|row| row.median).map_or_else(dash, cell));
+        let mark = if row.is_some_and(|row| row.late_launches() > 0) { format!(" {LATE}") } else { String::new() };
+        cells.push(row.and_then(|row| row.median).map_or_else(dash, cell) + &mark);
         if has_interval(document, metric) {
             let interval = row.and_then(|row| row.interval);
             cells.push(interval.map_or_else(dash, |it| format!("{}..{}", cell(it.low), cell(it.high))));

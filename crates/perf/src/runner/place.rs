@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use std::{env, fmt, fs, io, thread};
 
 use weft_command::shape::bridge_program;
-use weft_lab::{BitsPerSecond, Cluster, Host, Lab, LabError, Link, Plan, Shape, WanLink};
+use weft_lab::{BitsPerSecond, Cluster, Host, Lab, LabError, Lateness, Link, Plan, Shape, WanLink};
 
 use crate::model::job::Member;
 use crate::model::reach::Reach;
 use crate::model::target::{RAILS_VARIABLE, Target};
+use crate::result::Late;
 use crate::runner::process::Process;
 
 /// How long a link may take to run.
@@ -175,6 +176,16 @@ impl Place {
             Self::There(target) if rank == 0 => Some(target),
             _ => None,
         }
+    }
+
+    /// How late the link's frames were since this was asked last. `None`: nothing emulates a link, no frame came, or it
+    /// does not say.
+    pub(crate) fn take_lateness(&self) -> Option<Late> {
+        let Self::Lab(lab, _) = self else { return None };
+        let Lateness { p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = lab.take_lateness().ok().flatten()?;
+        let [from, to] = lab.shapes(0, 0);
+        let delay_ns = u64::try_from((from.delay + to.delay).as_nanos()).unwrap_or(u64::MAX);
+        Some(Late { delay_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns })
     }
 
     /// The command that starts a process on this machine.

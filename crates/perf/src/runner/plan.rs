@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn runs_with_cores_far_apart_are_not_kept_beside_others() {
-        let run = |apart| Run { sides: Vec::new(), cores_apart_ns: apart };
+        let run = |apart| Run { cores_apart_ns: apart, ..Run::default() };
         let mut results = Results::default();
         let kept =
             |results: &Results, entry| results.runs(entry, 0).iter().map(|run| run.cores_apart_ns).collect::<Vec<_>>();

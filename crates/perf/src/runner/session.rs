@@ -25,6 +25,8 @@ pub(crate) fn run(
     // Of another machine nothing is known.
     let pair = if place.machine(0).is_none() { cores.or_else(a_pair) } else { None };
     let before = pair.and_then(between);
+    // What the link did between two runs is of neither.
+    let _ = place.take_lateness();
     let deadline = Instant::now() + limit;
     let (sender, heard) = channel();
     let start = |rank| Conversation::start(rank, place, provider, sender.clone());
@@ -46,11 +48,12 @@ pub(crate) fn run(
         Said::Measured(measured) => Some(measured),
         _ => None,
     })?;
+    let lateness = place.take_lateness();
     // All at once, so that nobody keeps another one waiting.
     sides.iter_mut().for_each(Conversation::dismiss);
     sides.into_iter().for_each(Conversation::end);
     let cores_apart_ns = before.into_iter().chain(pair.and_then(between)).reduce(f64::max);
-    Ok(Run { sides: measured, cores_apart_ns })
+    Ok(Run { sides: measured, cores_apart_ns, lateness })
 }
 
 /// What one of `ranks` processes is called.

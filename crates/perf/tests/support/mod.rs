@@ -148,7 +148,7 @@ impl Builder {
 }
 
 fn plain(launch: u32, value: f64) -> Launch {
-    Launch { launch, value, p99: None, worst: None, histogram: None, series: None, cores_apart_ns: Some(61.0) }
+    Launch { cores_apart_ns: Some(61.0), ..Launch::of(launch, value) }
 }
 
 fn of(case: &[(&str, Value)]) -> Case {

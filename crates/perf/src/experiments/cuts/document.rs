@@ -243,7 +243,7 @@ fn short(value: Option<f64>) -> String {
 }
 
 fn plain(launch: u32, value: f64) -> Launch {
-    Launch { launch, value, p99: None, worst: None, histogram: None, series: None, cores_apart_ns: None }
+    Launch::of(launch, value)
 }
 
 /// What each launch has seen of a figure.

@@ -69,13 +69,21 @@ fn line(row: &Row, keys: &[&str], peers: &[&str], comparisons: &[&Comparison]) -
         number(&interval),
         number(&of(row.p99)),
         number(&of(row.worst)),
-        number(&row.launches.len().to_string()),
+        number(&launches(row)),
     ];
     let ratios = peers.iter().map(|peer| {
         let is_it = |one: &&&Comparison| one.contestant == row.contestant && one.peer == *peer && one.case == row.case;
         comparisons.iter().find(is_it).map_or_else(|| cell(""), |one| ratio(one))
     });
     case.chain(figures).chain(ratios).collect()
+}
+
+/// How many there are, and in how many the link was late.
+fn launches(row: &Row) -> String {
+    match (row.launches.len(), row.late_launches()) {
+        (all, 0) => all.to_string(),
+        (all, late) => format!("{all}, late in {late}"),
+    }
 }
 
 fn ratio(comparison: &Comparison) -> String {

@@ -24,6 +24,7 @@ pub(super) fn warnings(document: &Document) -> String {
         warnings
             .push(format!("The machine was busy: {of} of the processors' time. Figures and ratios may be far off."));
     }
+    warnings.extend(document.lateness().map(|words| format!("Marked as late are figures {words}.")));
     if document.is_cut_short {
         warnings.push("The measurement was ended before all launches were made.".to_owned());
     }
