@@ -60,7 +60,8 @@ fn ways(world: &mut World, messages: u64, way: Duration) -> usize {
     let mut received = 0;
     for ways in 1.. {
         pass(world, way);
-        received += world.reports(1).into_iter().filter(|report| matches!(report, Report::Received { .. })).count() as u64;
+        received +=
+            world.reports(1).into_iter().filter(|report| matches!(report, Report::Received { .. })).count() as u64;
         if received == messages {
             world.settle();
             return ways;
