@@ -1,4 +1,4 @@
-//! How a program on plain sockets writes, whether it checks what it moves, and how large the buffers of its sockets are.
+//! How a program on plain sockets writes, whether it checks what it moves, and how large its sockets' buffers are.
 
 use std::hint;
 

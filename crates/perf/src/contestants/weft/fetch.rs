@@ -38,8 +38,8 @@ fn read(link: &mut Link, target: RemoteMemory, job: &Job) -> Outcome<Measured> {
 }
 
 /// The application of the server: it computes all the time, and learns from its memory that all is over. One that
-/// answers at once has nothing else to do, and waits. A NIC without a thread of its own works when it calls in, which is
-/// then after each computation.
+/// answers at once has nothing else to do, and waits. A NIC without a thread of its own works when it calls in: after
+/// each computation.
 fn serve(link: &mut Link, memory: &MemoryRegion, job: &Job) -> Outcome<()> {
     if job.computation_us == 0 {
         return link.await_done();
