@@ -150,8 +150,9 @@ impl Wan {
     }
 
     /// Lets the first host's TCP have at most this many segments on the way to the second, whatever its congestion
-    /// control says (ip-route(8), `cwnd lock`), from the second stream on. A clamp of the receiver's window does not last: kernels that
-    /// measure how much memory segments take (Linux 6.6 and newer) set it anew with the first of them.
+    /// control says (ip-route(8), `cwnd lock`), from the second stream on. A clamp of the receiver's window does not
+    /// last: kernels that measure how much memory segments take (Linux 6.6 and newer) set it anew with the first of
+    /// them.
     pub(crate) fn limit_window(&self, segments: u32) -> Result<(), WanError> {
         let (own, other) = (&self.host(0).rails()[0].interface, self.address(1));
         let via = match self.kind {

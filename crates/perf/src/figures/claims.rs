@@ -3,9 +3,8 @@
 use serde_json::Value;
 
 use crate::figures::catalogue::{ALL, Experiment, Scale};
-use crate::model::bound::HEADERS;
 use crate::report::Claim;
-use crate::result::{Better, Document, Row};
+use crate::result::{Better, Document, HEADERS, Row};
 
 /// A claim before anything is measured.
 #[derive(Debug)]

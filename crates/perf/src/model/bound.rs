@@ -7,8 +7,6 @@ use weft_lab::BitsPerSecond;
 
 use crate::result::{Better, Case, Launch, Row};
 
-/// What the headers of TCP leave of a link's rate.
-pub(crate) const HEADERS: &str = "bound:headers";
 /// What one processor copies from one place of memory to another.
 pub(crate) const MEMORY_COPY: &str = "bound:memory copy";
 

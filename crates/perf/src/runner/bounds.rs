@@ -1,9 +1,9 @@
 //! The bounds of a measurement's cases.
 
-use crate::model::bound::{HEADERS, MEMORY_COPY, TCP_HEADERS, memory_copy, payload_rate, throughput};
+use crate::model::bound::{MEMORY_COPY, TCP_HEADERS, memory_copy, payload_rate, throughput};
 use crate::model::case::Case;
 use crate::model::job::Kind;
-use crate::result::{self, Row};
+use crate::result::{self, HEADERS, Row};
 use crate::runner::place::Place;
 use crate::runner::plan::{Plan, Results};
 

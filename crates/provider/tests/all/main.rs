@@ -1,5 +1,5 @@
-//! The tests in one program: it is linked once. Those that need a limit, a fork or a count of the whole process have
-//! their own.
+//! The tests in one program: it is linked once. Those that depend on a limit, a fork or a count of the whole process
+//! have their own.
 
 #[macro_use]
 #[path = "../support/mod.rs"]

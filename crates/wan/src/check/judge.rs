@@ -237,7 +237,7 @@ mod tests {
         for (share, verdict) in [(0.03, Pass), (0.05, Fail)] {
             assert_eq!(verdicts(Judge::Copies { share }, &twice), [verdict], "{share}");
         }
-        let paused = stream(|number| (number < 3000 || number > 5000).then_some(0));
+        let paused = stream(|number| (!(3000..=5000).contains(&number)).then_some(0));
         for (ns, verdict) in [(200e6, Pass), (190e6, Fail)] {
             assert_eq!(verdicts(Judge::Gap { ns }, &paused), [verdict], "{ns}");
         }

@@ -4,16 +4,16 @@ use weft::verbs::Transport;
 
 #[path = "../../examples/halo.rs"]
 #[allow(dead_code, reason = "the example's own command line")]
-mod halo;
+mod example;
 
-use halo::Settings;
+use example::Settings;
 
 #[test]
 fn all_fences_give_the_bits_of_one_rank_alone() {
     for transport in [Transport::Iwarp, Transport::Edge, Transport::SharedMemory] {
         for ranks in [1, 2, 6] {
             let settings = Settings { ranks, size: 31, steps: 20, transport, picture: None, ..Settings::default() };
-            assert!(halo::run(&settings).unwrap(), "{transport:?}, {ranks} ranks");
+            assert!(example::run(&settings).unwrap(), "{transport:?}, {ranks} ranks");
         }
     }
 }
@@ -22,11 +22,11 @@ fn all_fences_give_the_bits_of_one_rank_alone() {
 #[test]
 fn the_plate_is_the_one_that_mpi_computes() {
     let settings = Settings { size: 64, steps: 50, picture: None, ..Settings::default() };
-    assert_eq!(format!("{:x}", halo::checksum(&halo::alone(&settings))), "ef8bbf1794fa5b0b");
+    assert_eq!(format!("{:x}", example::checksum(&example::alone(&settings))), "ef8bbf1794fa5b0b");
 }
 
 #[test]
 fn a_plate_that_is_too_small_is_refused() {
-    let error = halo::run(&Settings { ranks: 8, size: 7, picture: None, ..Settings::default() }).unwrap_err();
+    let error = example::run(&Settings { ranks: 8, size: 7, picture: None, ..Settings::default() }).unwrap_err();
     assert_eq!(error.to_string(), "7 cells are too few for 2 by 4 ranks");
 }

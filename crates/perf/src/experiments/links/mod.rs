@@ -284,7 +284,7 @@ fn bounds(cells: &[Cell<'_>]) -> Vec<result::Row> {
         let (case, directions) = (cell.key(), if cell.case.pattern == Pattern::TwoWay { 2.0 } else { 1.0 });
         if rows.iter().all(|row| row.case != case) {
             let value = directions * account::possible(cell.case.plan, Carrier::Tcp) / 1e9;
-            rows.push(bound::throughput(bound::HEADERS, case, [value]));
+            rows.push(bound::throughput(result::HEADERS, case, [value]));
         }
     }
     rows
