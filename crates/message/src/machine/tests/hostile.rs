@@ -97,7 +97,7 @@ fn what_breaks_the_rules_is_a_violation() {
         (vec![9; 8], "header"),
         (vec![0; 513], "header"),
         ([packet(Class::Data, (0, 0), &[]), vec![0; 505]].concat(), "longer"),
-        ([packet(Class::Data, (0, 0), &[]), vec![1, 0, 0]].concat(), "form"),
+        ([packet(Class::Data, (0, 0), &[]), vec![1, 0, 0]].concat(), "record"),
         (packet(Class::Credits, (0, 0), &[Record::Close]), "no credit"),
         (packet(Class::Data, (1, 0), &[]), "returned"),
         (packet(Class::Control, (0, 1), &[]), "returned"),
