@@ -119,7 +119,7 @@ fn a_job_key_keeps_others_out() {
 
 #[test]
 fn where_nobody_listens_iwarp_says_so_too() {
-    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (nowhere, _kept) = common::refusing();
     let connect = ConnectOptions { offer: offer(Transport::Auto), ..ConnectOptions::default() };
     let error = end().queue_pair.connect(nowhere, &connect).unwrap_err();
     let Error::Connection(ConnectionError::Connect { remote, error }) = error else { panic!("{error:?}") };

@@ -1,11 +1,10 @@
 //! How an endpoint is closed: what was accepted is delivered, however long the peer takes, or the program is told.
 
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Kind, PATIENCE};
+use crate::common::{Kind, PATIENCE, refusing};
 use weft::endpoint::{
     Address, Endpoint, EndpointAttributes, EndpointFailure, EventQueue, Match, PeerId, ReceivePost, SendPost,
 };
@@ -143,11 +142,9 @@ fn an_endpoint_that_closes_without_an_answer_takes_nothing_back() {
 
 #[test]
 fn closing_says_what_was_not_delivered() {
-    // Nobody listens there.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (refused, _kept) = refusing();
     let end = End::new(Progress::Hybrid, None);
-    let nobody =
-        Address { id: 77, paths: [SocketAddr::from(([127, 0, 0, 1], port))].into_iter().collect(), transport: None };
+    let nobody = Address { id: 77, paths: [refused].into_iter().collect(), transport: None };
     let peer = end.endpoint.peer(&nobody).unwrap();
     end.endpoint.send(SendPost::new(peer, vec![1; 4]).tag(1)).unwrap();
     let undelivered = end.endpoint.close().expect_err("nobody is there");

@@ -1,11 +1,11 @@
 //! Endpoints over real TCP: messages of every size and protocol, one-sided transfers, atomics, and how they fail.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Kind, PATIENCE, each_kind};
+use crate::common::{Kind, PATIENCE, each_kind, refusing};
 use weft::endpoint::{
     Address, AtomicPost, Combine, Completed, Element, Endpoint, EndpointAttributes, EndpointError, EndpointFailure,
     Event, EventQueue, IoBuffer, Level, Match, MessageSettings, PeerId, ReceivePost, RemotePlace, SendPost,
@@ -372,7 +372,7 @@ fn receives_can_be_canceled_once() {
 fn a_peer_that_cannot_be_reached_is_an_error_that_names_the_path() {
     let group = Group::new(Kind::plain(Progress::Hybrid), 1);
     let end = &group.ends[0];
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (free, _kept) = refusing();
     let nobody = end.endpoint.peer(&Address::from(free)).unwrap();
     end.endpoint.send(SendPost::new(nobody, vec![1]).tag(1).context(1)).unwrap();
     let place = RemotePlace { stag: weft::endpoint::Stag(1), offset: 0 };
@@ -416,7 +416,7 @@ fn of_several_ways_the_one_that_answers_is_taken() {
     let domain = context.allocate_protection_domain().unwrap();
     let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
     let mut address = there.clone();
-    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (refused, _kept) = refusing();
     address.paths.insert(0, refused);
     let peer = end.endpoint.peer(&address).unwrap();
     group.ends[0].endpoint.receive(ReceivePost::new(vec![0; 4]).context(1)).unwrap();

@@ -1,7 +1,7 @@
 //! Two connected queue pairs over real TCP, with each kind of progress and of address.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,15 @@ use weft::verbs::{
 /// Nothing here takes this long, on a machine that is busy with other things either; a test that waits in vain fails
 /// then.
 pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+
+/// An address of this host at which no program listens, and what keeps others from listening there: as long as it is
+/// held, the port is that of a connection.
+pub(crate) fn refusing() -> (SocketAddr, [TcpStream; 2]) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    (caller.local_addr().unwrap(), [caller, accepted])
+}
 
 /// Every right.
 pub(crate) const ALL: Access = Access::all();
