@@ -17,7 +17,7 @@ use crate::result::Document;
 
 const EXAMPLES: &str = "\
 Examples:
-  weft figures                                        all experiments: over an hour, then figures/figures.html
+  weft figures                                        all experiments: an hour, then figures/figures.html
   weft figures --quick --out /tmp/look                whether all works, and how it looks
   weft figures latency bandwidth                      two of them
   weft figures --list                                 what there is, what it asks, how long it takes
@@ -37,7 +37,7 @@ pub struct Figures {
     /// The experiments, by name [default: all]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
-    /// Only a glance, at most 8 minutes for all
+    /// Only a glance, at most 6 minutes for all
     #[arg(long, conflicts_with = "long")]
     quick: bool,
     /// Rare events and many launches: hours
