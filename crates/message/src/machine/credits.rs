@@ -179,7 +179,7 @@ impl CreditsOwed {
         }
     }
 
-    /// Whether the peer wants more and all that it has sent was taken: then nobody here is behind.
+    /// Whether the peer wants more and all that it has sent was taken: then this side is not behind.
     pub(super) fn may_grow(&self) -> bool {
         self.growth == Growth::Wanted && self.held() == 0
     }

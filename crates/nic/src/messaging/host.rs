@@ -190,7 +190,7 @@ pub(super) struct NicHost {
     pub(super) listed: VecDeque<PeerId>,
     pub(super) to_connect: Vec<PeerId>,
     pub(super) to_disconnect: Vec<PeerId>,
-    /// Peers from whom so many packets more are to be taken at a time.
+    /// Peers, each with the number of packets that are to be received at a time beyond the others.
     pub(super) to_widen: Vec<(PeerId, u16)>,
     /// Peers whom the protocol has promised what can't be done: their connections must end.
     pub(super) to_break: Vec<PeerId>,

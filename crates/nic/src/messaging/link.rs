@@ -200,7 +200,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Takes so many packets more at a time. Returns whether it does.
+    /// Receives this many packets more at a time. Returns whether it does.
     pub(super) fn add_receives(&mut self, packets: u16) -> bool {
         if self.inbox.slots().checked_add(packets).is_none() {
             return false;

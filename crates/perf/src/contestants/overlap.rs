@@ -185,7 +185,7 @@ struct Once {
     computation: f64,
 }
 
-/// Some transfers that are not timed; then post, compute for so many microseconds, wait.
+/// Some transfers that are not timed; then post, compute for this many microseconds, wait.
 fn once<T: Transfer>(transfer: &mut T, primers: u64, computation: Option<(&Work, f64)>) -> Result<Once, T::Error> {
     for _ in 0..primers {
         transfer.post()?;

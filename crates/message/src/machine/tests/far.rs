@@ -50,7 +50,7 @@ fn pass(world: &mut World, way: Duration) {
     }
 }
 
-/// Ways that go by until so many messages, each a packet, are at the other side.
+/// Ways that go by until this many messages, each a packet, are at the other side.
 fn ways(world: &mut World, messages: u64, way: Duration) -> usize {
     for at in 0..messages {
         world.receive(1, None, tag(at), 400, None);
@@ -155,7 +155,7 @@ fn extra_credits_are_of_all_peers_together_and_come_back_with_the_connection() {
 }
 
 #[test]
-fn who_has_messages_that_nobody_takes_is_granted_no_more() {
+fn a_peer_whose_messages_are_not_received_is_granted_no_more() {
     let few = Settings { unexpected_messages: 0, ..settings(1020) };
     let mut world = joined(&few);
     for at in 0..100 {
@@ -168,7 +168,7 @@ fn who_has_messages_that_nobody_takes_is_granted_no_more() {
 }
 
 #[test]
-fn a_grant_that_nobody_wanted_is_a_violation() {
+fn a_grant_without_a_request_is_a_violation() {
     let mut world = joined(&settings(1020));
     let super::world::Node { machine, host } = &mut world.nodes[0];
     let bytes = [1, 2, 0, 0, 0, 0, 4, 0];
