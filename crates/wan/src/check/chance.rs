@@ -22,8 +22,8 @@ impl Markov {
         self.in_good + self.bad() * (self.in_bad - self.in_good)
     }
 
-    /// The standard deviation of the share of this many packets that are lost. What happens to a packet says something of
-    /// those behind it: the covariance over a distance of `k` is that of good and bad, `(1 - worsens - mends)^k`.
+    /// The standard deviation of the share of this many packets that are lost. What happens to a packet says something
+    /// of those behind it: the covariance over a distance of `k` is that of good and bad, `(1 - worsens - mends)^k`.
     pub(crate) fn deviation(self, packets: f64) -> f64 {
         let (share, bad) = (self.share(), self.bad());
         let memory = 1.0 - self.worsens - self.mends;
