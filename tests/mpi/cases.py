@@ -80,7 +80,7 @@ GROUPS = (
     Group("many64", 64, ("many/alltoall",), limit_s=120, rounds=(2, 10), libraries=("mpich",)),
 )
 
-# Programs that ask for MPI_THREAD_MULTIPLE: their windows are beyond the component of this library, whoever carries them.
+# Programs that ask for MPI_THREAD_MULTIPLE: the component for windows refuses them, over any provider.
 NO_THREADS = "the component pt2pt of Open MPI 4 has no windows for programs with MPI_THREAD_MULTIPLE"
 KNOWN_OVER_WEFT = {
     "debian/served/threads": NO_THREADS,

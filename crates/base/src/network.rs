@@ -87,12 +87,12 @@ pub trait Port {
     fn poll_connected(&mut self) -> Result<bool, PortError>;
 
     /// Looks whether the peer's host still answers, where that is left to who holds the port
-    /// ([`Network::looks_after_peers`]). To be called every sixteenth of [`PortOptions::peer_timeout`]; a port on which
-    /// nothing is to be answered is asked for nearly nothing.
+    /// ([`Network::looks_after_peers`]). To be called every sixteenth of [`PortOptions::peer_timeout`]; on a port that
+    /// waits for no answer the call costs next to nothing.
     ///
     /// # Errors
-    /// [`PortError::TimedOut`]: something was not answered for so long. Each later call that sends or receives tells it
-    /// too, once what has come is received.
+    /// [`PortError::TimedOut`]: the peer's host has not answered for that time. Each later call that sends or receives
+    /// returns it too, the latter after all bytes that were received before.
     fn check_peer(&mut self, _now: Time) -> Result<(), PortError> {
         Ok(())
     }
@@ -158,10 +158,9 @@ pub trait Segmented: Port {
         None
     }
 
-    /// Hands up what has come, in whatever order, after [`Segmented::begin_segments`]: each byte once, with where it
-    /// stands in the peer's stream. What `take` says `false` to is kept, and handed up again when more has come. How
-    /// much that can be is bounded by the port's receive window. Returns how many bytes were handed up for the first
-    /// time.
+    /// Delivers received segments, in any order, after [`Segmented::begin_segments`]: each byte once, with its position
+    /// in the peer's stream. A segment for which `take` returns `false` is kept, and delivered again when more has been
+    /// received; the receive window bounds how much is kept. Returns the number of bytes delivered for the first time.
     ///
     /// # Errors
     /// The stream is broken.

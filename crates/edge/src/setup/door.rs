@@ -116,8 +116,8 @@ impl Door {
         &self.settings
     }
 
-    /// Handles a datagram of set-up with destination 0. `crowded`: there are so many calls that addresses must be
-    /// validated first. An answer is written to the end of `out`.
+    /// Handles a handshake datagram with destination 0. `crowded`: there are more calls than the limit above which
+    /// addresses are validated first. An answer is appended to `out`.
     pub fn knock<'a>(
         &mut self,
         datagram: &'a [u8],

@@ -264,7 +264,7 @@ fn a_replay_from_elsewhere_moves_nothing() {
     world.finish();
 }
 
-/// A frame of the peer's, forged by an attacker who has seen its packets.
+/// A frame that an attacker on the path forges in the peer's name.
 fn forged(number: u64, frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = vec![];
     let destination = ConnectionId(101);

@@ -78,7 +78,7 @@ fn a_third_party_gets_few_small_challenges() {
     world.finish();
 }
 
-/// An attacker who has seen packets opens a rail from a false address: only challenges are sent there.
+/// An attacker on the path opens a rail from a spoofed address: only path challenges are sent there.
 #[test]
 fn a_rail_from_an_address_that_does_not_answer_carries_nothing() {
     use weft_wire::edge::ConnectionId;

@@ -141,7 +141,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             Member::Listener(_) => Ok(()),
         };
         if armed.is_err() {
-            // The system can't watch it, so it is looked at instead.
+            // The operating system can't watch it: poll it instead.
             self.warm(key);
         }
     }

@@ -207,11 +207,11 @@ pub trait Pollable<N: Network> {
         1
     }
 
-    /// Asks the network to report `token` once when there is something to do at the port with this index. Room is asked
-    /// for whenever [`Readiness::send`] says so; a layer that waits for something else leaves that out.
+    /// Arms the port with this index: the network reports `token` once when it is ready. For room to send whenever
+    /// [`Readiness::send`] is set, unless the layer waits for something else.
     ///
     /// # Errors
-    /// The operating system refused: it is looked at instead.
+    /// The operating system refused. The engine polls the port instead.
     fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError>;
 
     /// Looks whether the peer's host still answers, as [`weft_base::Port::check_peer`].

@@ -133,7 +133,7 @@ pub enum ReceiveError {
     Port(PortError),
 }
 
-/// A request with so many bytes at most may pass the queues: more are worth a system call together with others.
+/// The longest request, in bytes, that may pass the queues. Longer ones leave in one system call together with others.
 pub const MOST_PASSED: u32 = 128;
 
 /// What became of a packet that was to go out straight into its frame.

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Starts a command in a host of a test network, as `ssh [OPTIONS] HOST COMMAND` would. The hosts are WEFT_MPI_NEAR, where this runs, and
-# those of WEFT_MPI_FAR: words ADDRESS=PROCESS, of which the process is in that host's network. There, a host's name is its address, so that
-# everybody can resolve it, and /sys shows its own interfaces. `--words HOST PROGRAM ARGUMENT...` leaves the arguments as they are.
+# Starts a command in a host of a test network, as `ssh [OPTIONS] HOST COMMAND` would. The hosts are WEFT_MPI_NEAR, where
+# this runs, and those of WEFT_MPI_FAR: words ADDRESS=PROCESS, of which the process is in that host's network. There, a
+# host's name is its address, so that all programs can resolve it, and /sys shows its own interfaces.
+# `--words HOST PROGRAM ARGUMENT...` leaves the arguments as they are.
 # A /sys that shows them already can't be mounted again.
 names='sed -n "s/^ *\([^:]*\):.*/\1/p" /proc/net/dev'
 shown="$names"' | while read -r name; do [ -e "/sys/class/net/$name" ] || exit 1; done'

@@ -81,7 +81,7 @@ fn a_long_way_is_filled_after_some_round_trips() {
     assert!(next <= 7, "{next}");
     assert_eq!(world.nodes[1].machine.extra_credits % 4, 0);
     assert!(world.nodes[1].machine.extra_credits >= 252);
-    assert_eq!(world.nodes[0].machine.extra_credits, 0, "only who is sent much grants more");
+    assert_eq!(world.nodes[0].machine.extra_credits, 0, "a side that receives little grants no extra credits");
 }
 
 #[test]

@@ -29,7 +29,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A hello is said again at the latest after this.
 const LONGEST_REPEAT: Duration = Duration::from_millis(400);
 
-/// How long a rejection is said again to who asks again.
+/// How long a rejection is retransmitted to a caller that retries.
 const REJECTED_FOR: Duration = Duration::from_secs(3);
 /// Receive requests that a stream holds at a time.
 const RECEIVE_DEPTH: usize = 1024;
@@ -365,7 +365,7 @@ impl Edge {
         Drained::Over
     }
 
-    /// What is left to do without a connection: a rejection is said again to who asks again.
+    /// What is left to do without a connection: a rejection is retransmitted to a caller that retries.
     pub(super) fn drain_start(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Drained {
         let Phase::Rejected(answering, until) = &self.phase else { return Drained::Over };
         if *until <= io.now {

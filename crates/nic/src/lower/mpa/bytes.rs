@@ -57,7 +57,7 @@ impl<P: Segmented> Bytes<P> {
         self.outgoing.end_frame(bytes.len());
     }
 
-    /// Throws away what has come.
+    /// Receives and drops what the peer has sent.
     pub(super) fn discard(&mut self, pool: &mut Pool) -> Result<Received, PortError> {
         if self.shows_segments {
             return self.port.receive_segments(&mut |_, _| true);
