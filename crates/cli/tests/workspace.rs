@@ -6,7 +6,8 @@
 //! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code;
 //! - every crate from outside has its reason in `docs/dependencies.md`;
 //! - no line of Rust is wider than [`COLUMNS`], comments and strings included, which rustfmt leaves as they are;
-//! - the program in `README.md` is the one that `crates/weft/tests/all/hello.rs` runs.
+//! - the programs in the documents are those that are tested: in `docs/programs.md` the one that
+//!   `crates/weft/tests/all/hello.rs` runs, in `README.md` an excerpt of the example of `weft::endpoint`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -102,10 +103,23 @@ fn lines_fit_their_columns() {
 }
 
 #[test]
-fn the_program_of_the_readme_is_the_example_that_is_tested() {
+fn the_programs_of_the_documents_are_those_that_are_tested() {
     let page = |path: &str| fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-    let block = format!("```rust\n{}```\n", page("crates/weft/examples/hello.rs"));
-    assert!(page("README.md").contains(&block), "copy crates/weft/examples/hello.rs into README.md again, whole");
+    let hello = format!("```rust\n{}```\n", page("crates/weft/examples/hello.rs"));
+    assert!(
+        page("docs/programs.md").contains(&hello),
+        "copy crates/weft/examples/hello.rs into docs/programs.md again, whole"
+    );
+    let excerpts = rust_blocks(&page("README.md"));
+    let documentation = module_documentation(&page("crates/weft/src/endpoint/mod.rs"));
+    assert!(!excerpts.is_empty(), "README.md has no Rust");
+    for excerpt in excerpts {
+        assert!(
+            documentation.contains(&excerpt),
+            "README.md has lines that are not in the example at the top of crates/weft/src/endpoint/mod.rs, where they \
+             are run as a test: copy them from there.\n{excerpt}"
+        );
+    }
 }
 
 fn metadata() -> Value {
@@ -244,6 +258,19 @@ fn check_columns<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Str
         format!("all lines of {folder} fit {COLUMNS} columns: take it out of WIDE in crates/cli/tests/workspace.rs.")
     }));
     wrong
+}
+
+/// The blocks of Rust in a page, each with the newline before its first line and behind its last.
+fn rust_blocks(page: &str) -> Vec<String> {
+    let mut after_fences = page.split("\n```rust\n");
+    after_fences.next();
+    after_fences.filter_map(|rest| rest.split_once("\n```\n")).map(|(block, _)| format!("\n{block}\n")).collect()
+}
+
+/// The documentation at the top of a file, without the marks of its comments.
+fn module_documentation(source: &str) -> String {
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+    lines.flat_map(|line| [line.strip_prefix(' ').unwrap_or(line), "\n"]).collect()
 }
 
 /// Crates without a row in the tables of the page, and rows without a crate.

@@ -1,4 +1,4 @@
-//! The example of the README, run: both of its processes, as threads.
+//! The program of `docs/programs.md`, run: both of its processes, as threads.
 use std::net::TcpListener;
 use std::thread;
 
