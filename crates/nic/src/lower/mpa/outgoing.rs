@@ -12,7 +12,7 @@ const PIECES_PER_SEND: usize = 64;
 /// No more frames are laid out while this many pieces wait.
 const ENOUGH_PIECES: usize = 48;
 /// No more frames are laid out while this many bytes wait: one good write. The kernel carries a MiB that it is given at
-/// once in half the time that it takes for sixteen parts of it (`docs/architecture.md`).
+/// once in half the time that it takes for sixteen parts of it (`docs/lab-book/2026-11-24-long-calls.md`).
 const ENOUGH_BYTES: usize = 1024 * 1024;
 /// No more frames are laid out while this many wait: for small ones, too, a system call is then cheap.
 const ENOUGH_FRAMES: usize = 512;
