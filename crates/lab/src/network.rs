@@ -11,8 +11,8 @@ use crate::plan::Plan;
 pub(crate) const OFFLOADS: [&str; 4] = ["tso", "gso", "gro", "tx-udp-segmentation"];
 
 /// How much a link saves up while nothing leaves it, in microseconds of its rate: a burst. The kernel lets packets go
-/// when a timer fires, which comes late on a busy machine; what was saved up by then goes at once. `docs/lab.md` has
-/// the measurement.
+/// when a timer fires, which comes late on a busy machine; what was saved up by then goes at once. It was measured
+/// (`docs/lab-book/2026-11-24-labs.md`).
 const BURST_US: u64 = 1000;
 
 /// The largest super-packet (64 KiB of payload and its headers), which must fit a burst, or the kernel cuts it.

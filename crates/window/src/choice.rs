@@ -32,7 +32,7 @@ pub struct Choice {
 const FAN: usize = 64;
 
 impl Choice {
-    /// What is best there, as `weft perf fence --auto-table` shows it (`docs/measuring.md` has the figures): where
+    /// What is best there, as `weft perf fence --auto-table` shows it (`docs/lab-book/2026-11-25-fences.md`): where
     /// ranks share processors each wait costs a change of threads, so what goes by a tree, and waits once, is best
     /// whatever the neighbours; where each has its own it is what has the fewest messages one after the other.
     ///
