@@ -262,8 +262,7 @@ fn check_columns<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Str
 
 /// The blocks of Rust in a page, each with the newline before its first line and behind its last.
 fn rust_blocks(page: &str) -> Vec<String> {
-    let mut after_fences = page.split("\n```rust\n");
-    after_fences.next();
+    let after_fences = page.split("\n```rust\n").skip(1);
     after_fences.filter_map(|rest| rest.split_once("\n```\n")).map(|(block, _)| format!("\n{block}\n")).collect()
 }
 
