@@ -20,7 +20,7 @@
 //! Where runnable threads outnumber the processors ([`Watch::is_crowded`]), a caller that is away is only descheduled;
 //! taking over spends a time slice on work that it does itself when it runs again. So callers may be away for
 //! [`AWAY_IN_A_CROWD`] there, and are not looked after more often: looks alone, every 5 ms, made 16 ranks on two
-//! processors several times slower (`docs/lab-book/2026-11-24-hand-over.md`).
+//! processors several times slower (`docs/architecture.md`).
 //!
 //! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::follow`]), and
 //! looks again whether they are there then.
