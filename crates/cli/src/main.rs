@@ -1,7 +1,6 @@
 //! The `weft` command.
 #![forbid(unsafe_code)]
 
-mod demo;
 mod info;
 mod interop;
 mod lab;
@@ -18,6 +17,7 @@ use clap_complete::Shell;
 
 use weft_command::failure::Failure;
 use weft_command::{interrupt, output};
+use weft_demo as demo;
 use weft_perf as perf;
 
 /// RDMA over ordinary Ethernet, in user space.

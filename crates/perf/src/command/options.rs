@@ -62,6 +62,9 @@ pub(crate) struct Options {
     /// Only a glance: one launch, a tenth of the messages, fewer sizes
     #[arg(long)]
     pub(crate) quick: bool,
+    /// A quarter of the messages in each run
+    #[arg(long, conflicts_with_all = ["quick", "iterations"])]
+    pub(crate) brief: bool,
     /// Messages in each run [default: about a second of them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_MESSAGES))]
     pub(crate) iterations: Option<u64>,
@@ -224,8 +227,13 @@ impl Options {
             peers: self.vs.as_deref(),
             launches: self.launches.unwrap_or(if self.quick { 1 } else { LAUNCHES }),
             iterations: self.iterations.unwrap_or(if self.quick { 50 } else { 500 }),
-            budget: self.iterations.is_none().then_some(Duration::from_millis(if self.quick { 100 } else { 1000 })),
+            budget: self.iterations.is_none().then_some(Duration::from_millis(match (self.quick, self.brief) {
+                (true, _) => 100,
+                (_, true) => 250,
+                _ => 1000,
+            })),
             is_quick: self.quick,
+            is_brief: self.brief,
             warmup: self.warmup,
             limit_s: self.timeout,
             libraries: &self.library,
@@ -293,6 +301,7 @@ impl Options {
             size: self.size.clone(),
             processes: self.processes.clone(),
             quick: self.quick,
+            brief: self.brief,
             iterations: self.iterations,
             warmup: self.warmup,
             target: self.target.clone(),

@@ -28,6 +28,8 @@ impl Default for What {
 const ALL: &[&str] = &["transport", "quick", "json", "csv", "timeout", "iterations"];
 /// Of tests that start processes.
 const STARTED: &[&str] = &["vs", "launches", "warmup"];
+/// Of tests with about a second of messages in each run.
+const LONG_RUNS: &[&str] = &["brief"];
 /// Of tests in a network that is made for them.
 const NETWORK: &[&str] = &["lab", "congestion", "mtu", "no_offload", "delay", "jitter", "loss"];
 /// Of tests of two sides.
@@ -99,7 +101,7 @@ impl What {
             Self::Measured(Test::MpiClusters) => {
                 return vec![ALL, STARTED, NETWORK, &["size", "library", "mpi"]];
             }
-            Self::Measured(Test::Clusters) => return vec![ALL, STARTED, NETWORK, IN_CLUSTERS],
+            Self::Measured(Test::Clusters) => return vec![ALL, STARTED, LONG_RUNS, NETWORK, IN_CLUSTERS],
             Self::Measured(Test::Latency) => &["operation", "window"],
             Self::Measured(Test::Bandwidth | Test::PingPing | Test::Split | Test::Markers | Test::InOrderTax) => {
                 &["operation", "window", "copies"]
@@ -143,8 +145,11 @@ impl What {
             }
         };
         match self {
-            Self::Windows(_) => vec![ALL, STARTED, NETWORK, WINDOWS, measured],
-            _ => vec![ALL, STARTED, NETWORK, SIDES, measured],
+            Self::Windows(_) => vec![ALL, STARTED, LONG_RUNS, NETWORK, WINDOWS, measured],
+            Self::Measured(Test::Idle | Test::Slowdown | Test::AllToAll) => {
+                vec![ALL, STARTED, NETWORK, SIDES, measured]
+            }
+            _ => vec![ALL, STARTED, LONG_RUNS, NETWORK, SIDES, measured],
         }
     }
 

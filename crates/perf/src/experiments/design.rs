@@ -77,7 +77,11 @@ impl Basis<'_> {
 
     /// A case that takes this share of what a run of its kind takes by default, which is a second or less.
     pub(crate) fn case(&self, kind: Kind, size: Size, share: f64) -> Case {
-        let share = if self.quick() { share / 10.0 } else { share };
+        let share = match (self.quick(), self.choices.brief) {
+            (true, _) => share / 10.0,
+            (_, true) => share / 4.0,
+            _ => share,
+        };
         let usual = (Job::default_iterations(kind, size.0) as f64 * share) as u64;
         self.case_of(kind, size, usual.min(self.most_in_time(kind, share)).max(10))
     }
@@ -106,6 +110,8 @@ pub(crate) struct Choices {
     pub(crate) processes: Vec<usize>,
     /// Only a glance is wanted.
     pub(crate) quick: bool,
+    /// A quarter of the messages is enough.
+    pub(crate) brief: bool,
     pub(crate) iterations: Option<u64>,
     pub(crate) warmup: Option<u64>,
     /// What the passive side does meanwhile.

@@ -81,7 +81,8 @@ impl Experiment {
             Scale::Long => (self.long.unwrap_or(self.usual), "10"),
         };
         let launches = ["--launches", launches].into_iter().filter(|_| self.has_launches);
-        text.split_whitespace().chain(launches).map(str::to_owned).collect()
+        let words = text.split_whitespace().filter(|word| scale != Scale::Long || *word != BRIEF);
+        words.chain(launches).map(str::to_owned).collect()
     }
 
     /// About how long it takes.
@@ -89,6 +90,9 @@ impl Experiment {
         self.minutes[scale as usize]
     }
 }
+
+/// A quarter of the messages of each launch, so that an hour is enough for launches of all.
+const BRIEF: &str = "--brief";
 
 const IWARP_NICS: &str = "Rashti and Afsahi, 10-Gigabit iWARP Ethernet (CAC 2007)";
 const OUT_OF_ORDER: &str = "Balaji et al., out-of-order iWARP (SC 2007)";
@@ -101,7 +105,7 @@ pub(crate) const ALL: [Experiment; 29] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
-        ["latency --size 8,4K --quick", "latency --size 8,64,512,4K,32K,256K"],
+        ["latency --size 8,4K --quick", "latency --size 8,64,512,4K,32K,256K --brief"],
         [0.1, 2.1, 6.0],
     )
     .asks("How long does a message take?", "size", "half round trip: median, distribution"),
@@ -110,7 +114,7 @@ pub(crate) const ALL: [Experiment; 29] = [
         MULTI_EDGE,
         [
             "latency --lab 1G --transport edge --vs iwarp,sockets --size 8 --quick",
-            "latency --lab 1G --transport edge --vs iwarp,sockets --size 8,512,4K,64K",
+            "latency --lab 1G --transport edge --vs iwarp,sockets --size 8,512,4K,64K --brief",
         ],
         [0.1, 2.0, 3.5],
     )
@@ -120,7 +124,7 @@ pub(crate) const ALL: [Experiment; 29] = [
         IWARP_NICS,
         [
             "latency --transport shm --vs ring,iwarp --size 8 --quick",
-            "latency --transport shm --vs ring,iwarp,sockets --size 8,512,4K,64K",
+            "latency --transport shm --vs ring,iwarp,sockets --size 8,512,4K,64K --brief",
         ],
         [0.1, 0.6, 2.5],
     )
@@ -128,16 +132,16 @@ pub(crate) const ALL: [Experiment; 29] = [
     Experiment::new(
         "bandwidth",
         IWARP_NICS,
-        ["bandwidth --size 64K --quick", "bandwidth --size 4K,16K,64K,256K,1M"],
+        ["bandwidth --size 64K --quick", "bandwidth --size 4K,16K,64K,256K,1M --brief"],
         [0.1, 3.0, 5.0],
     )
     .asks("How fast are streams, at what cost?", "size", "throughput; processor time of both sides"),
-    Experiment::new("rate", IWARP_NICS, ["rate --quick", "rate --size 8,64,512"], [0.1, 1.5, 2.5]).asks(
+    Experiment::new("rate", IWARP_NICS, ["rate --quick", "rate --size 8,64,512 --brief"], [0.1, 1.5, 2.5]).asks(
         "How many small messages a second?",
         "size",
         "messages a second",
     ),
-    Experiment::new("split", OUT_OF_ORDER, ["split --size 16K --quick", "split --size 16K"], [0.1, 3.0, 8.0])
+    Experiment::new("split", OUT_OF_ORDER, ["split --size 16K --quick", "split --size 16K --brief"], [0.1, 3.0, 8.0])
         .long("split")
         .asks(
             "Which stage belongs on which thread?",
@@ -145,17 +149,14 @@ pub(crate) const ALL: [Experiment; 29] = [
             "half round trip, throughput; share of a processor",
         )
         .found("The host-offloaded design carries most; markers cost it 15 % of its bandwidth at 10 Gb/s."),
-    Experiment::new("markers", OUT_OF_ORDER, ["markers --size 8,64K --quick", "markers"], [0.2, 1.5, 2.5]).asks(
-        "What do markers cost?",
-        "spacing of markers, size",
-        "half round trip, throughput",
-    ),
+    Experiment::new("markers", OUT_OF_ORDER, ["markers --size 8,64K --quick", "markers --brief"], [0.2, 1.5, 2.5])
+        .asks("What do markers cost?", "spacing of markers, size", "half round trip, throughput"),
     Experiment::new(
         "overlap",
         IWARP_NICS,
         [
             "overlap --size 64K --computation 100 --target silent,polling --quick",
-            "overlap --size 64K --computation 100,1000",
+            "overlap --size 64K --computation 100,1000 --brief",
         ],
         [0.4, 2.2, 4.0],
     )
@@ -223,7 +224,7 @@ pub(crate) const ALL: [Experiment; 29] = [
         CLUSTERS,
         [
             "latency --lab 1G --size 1K --delay 0us,1ms --vs sockets --quick",
-            "latency --lab 1G --size 1K --delay 0us,500us,1ms,2ms,4ms --vs edge,sockets",
+            "latency --lab 1G --size 1K --delay 0us,500us,1ms,2ms,4ms --vs edge,sockets --brief",
         ],
         [0.2, 2.0, 35.0],
     )
@@ -352,7 +353,7 @@ pub(crate) const ALL: [Experiment; 29] = [
     Experiment::new(
         "fences",
         FENCES,
-        ["fence --ranks 2 --fence all --puts 1 --vs none --quick", "fence --ranks 2,8 --fence all"],
+        ["fence --ranks 2 --fence all --puts 1 --vs none --quick", "fence --ranks 2,8 --fence all --brief"],
         [0.3, 3.6, 40.0],
     )
     .asks("How long does a fence take?", "ranks, puts, kind of fence", "time of puts and fence, beside MPI_Win_fence")
@@ -368,7 +369,7 @@ pub(crate) const ALL: [Experiment; 29] = [
     Experiment::new(
         "halos",
         FENCES,
-        ["halo --ranks 2,4,8 --cells 16 --vs none --quick", "halo --ranks 2,4,8 --cells 32 --vs none"],
+        ["halo --ranks 2,4,8 --cells 16 --vs none --quick", "halo --ranks 2,4,8 --cells 32 --vs none --brief"],
         [0.1, 1.5, 30.0],
     )
     .asks(
@@ -380,7 +381,7 @@ pub(crate) const ALL: [Experiment; 29] = [
     Experiment::new(
         "match",
         IWARP_NICS,
-        ["match --others 1000 --quick", "match --others 10,1000,100000"],
+        ["match --others 1000 --quick", "match --others 10,1000,100000 --brief"],
         [0.1, 1.5, 2.5],
     )
     .asks("What does matching a message cost?", "messages beside it", "processor time of a match"),
@@ -413,7 +414,7 @@ pub(crate) const ALL: [Experiment; 29] = [
         IWARP_NICS,
         [
             "mpi --library mpich --test latency --size 8 --quick",
-            "mpi --library mpich --test latency,bandwidth --size 8,4K,256K",
+            "mpi --library mpich --test latency,bandwidth --size 8,4K,256K --brief",
         ],
         [0.2, 2.7, 35.0],
     )
@@ -478,6 +479,7 @@ mod tests {
         };
         assert!(words("rate", Scale::Usual).ends_with("--launches 6"));
         assert!(!words("disorder", Scale::Usual).contains("launches"));
+        assert!(words("rate", Scale::Usual).contains(BRIEF) && !words("rate", Scale::Long).contains(BRIEF));
         assert!(words("cuts", Scale::Long).contains("--cuts 1000"));
     }
 }

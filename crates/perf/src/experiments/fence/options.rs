@@ -69,6 +69,7 @@ pub(crate) struct Scale<'a> {
     /// How long those of one load may take together, but for a few; `None`: as many as `iterations` says.
     pub(crate) budget: Option<Duration>,
     pub(crate) is_quick: bool,
+    pub(crate) is_brief: bool,
     /// Fences before those that count; `None`: a tenth as many.
     pub(crate) warmup: Option<u64>,
     pub(crate) limit_s: u64,

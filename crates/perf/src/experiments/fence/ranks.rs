@@ -57,6 +57,7 @@ pub(crate) fn start(arguments: &Fences, scale: &Scale<'_>, place: &Place, ranks:
         command.args(words.iter().flat_map(|(name, value)| [*name, value]));
         command.args(arguments.auto_table.then_some("--auto-table"));
         command.args(scale.is_quick.then_some("--quick"));
+        command.args(scale.is_brief.then_some("--brief"));
         command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
         match &launch {
             Some(launch) => drop(launch.command(rank, &mut command)),

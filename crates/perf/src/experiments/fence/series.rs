@@ -84,6 +84,7 @@ mod tests {
             iterations,
             budget,
             is_quick: false,
+            is_brief: false,
             warmup: None,
             limit_s: 1,
             libraries: &[],

@@ -7,9 +7,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
 use weft::verbs::{Access, MemoryRegion, WorkRequest};
 
-use super::size::Bytes;
-use super::source::Source;
-use super::talk::{Answer, Ask, Windows, ask, demand, unexpected};
+use crate::size::Bytes;
+use crate::source::Source;
+use crate::talk::{Answer, Ask, Windows, ask, demand, unexpected};
 use weft_command::connection::{Link, LinkError, failed};
 use weft_command::failure::Failure;
 use weft_command::output::complain;
@@ -21,24 +21,24 @@ const PIECE: u64 = 1 << 20;
 const DEPTH: usize = 16;
 
 /// What is in a buffer before something comes: not zero, so that it shows.
-pub(super) const UNTOUCHED: u8 = 0xa5;
+pub(crate) const UNTOUCHED: u8 = 0xa5;
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub(super) struct Moved {
-    pub(super) write: Duration,
-    pub(super) read: Duration,
+pub(crate) struct Moved {
+    pub(crate) write: Duration,
+    pub(crate) read: Duration,
     /// SHA-256, in hexadecimal, of the source, of what the peer has, of what was read back.
-    pub(super) here: String,
-    pub(super) there: String,
-    pub(super) back: String,
+    pub(crate) here: String,
+    pub(crate) there: String,
+    pub(crate) back: String,
 }
 
 /// How often it is said how far a transfer is, where no bar can be drawn.
 const BETWEEN_WORDS: Duration = Duration::from_secs(10);
 
 /// Moves everything there and back.
-pub(super) fn run(link: &Link, windows: &Windows, source: &mut Source) -> Result<Moved, Failure> {
+pub(crate) fn run(link: &Link, windows: &Windows, source: &mut Source) -> Result<Moved, Failure> {
     let mut job = Job::new(link, windows, source.length())?;
     let mut buffer = vec![0; PIECE as usize];
     let (began, mut said) = (Instant::now(), Instant::now());
@@ -193,7 +193,7 @@ fn bar(bytes: u64) -> ProgressBar {
 }
 
 /// Adds the first `length` bytes that lie in regions of the same size.
-pub(super) fn digest_regions(
+pub(crate) fn digest_regions(
     regions: &[MemoryRegion],
     length: u64,
     digest: &mut Sha256,
@@ -209,7 +209,7 @@ pub(super) fn digest_regions(
     Ok(())
 }
 
-pub(super) fn hexadecimal(digest: Sha256) -> String {
+pub(crate) fn hexadecimal(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

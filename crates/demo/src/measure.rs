@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use weft::verbs::{Access, MemoryRegion, WorkRequest};
 
-use super::talk::{Answer, Ask, MESSAGE_BYTES, PING, Windows, ask, demand, hear, say, unexpected};
+use crate::talk::{Answer, Ask, MESSAGE_BYTES, PING, Windows, ask, demand, hear, say, unexpected};
 use weft_command::connection::{Link, LinkError, failed};
 use weft_command::failure::Failure;
 
@@ -20,25 +20,25 @@ const DEPTH: usize = 8;
 
 /// Bytes of a write, and of a read, of plain TCP.
 const TCP_WRITE_BYTES: usize = 256 << 10;
-pub(super) const TCP_READ_BYTES: usize = 256 << 10;
+pub(crate) const TCP_READ_BYTES: usize = 256 << 10;
 
 /// How long TCP may stand still.
 const TCP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Medians. Latencies are halves of a round trip, in microseconds; rates are in 10^9 bytes per second.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Measured {
-    pub(super) latency: f64,
-    pub(super) tcp_latency: Option<f64>,
-    pub(super) write: f64,
-    pub(super) read: f64,
-    pub(super) tcp_rate: Option<f64>,
+pub(crate) struct Measured {
+    pub(crate) latency: f64,
+    pub(crate) tcp_latency: Option<f64>,
+    pub(crate) write: f64,
+    pub(crate) read: f64,
+    pub(crate) tcp_rate: Option<f64>,
     /// Why there is no TCP to compare with.
-    pub(super) no_tcp: Option<String>,
+    pub(crate) no_tcp: Option<String>,
 }
 
 /// A time for the command line.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.001..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("write seconds, from 0.001 to 60".into()),
@@ -46,7 +46,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Measures everything.
-pub(super) fn run(link: &Link, windows: &Windows, time: Duration) -> Result<Measured, Failure> {
+pub(crate) fn run(link: &Link, windows: &Windows, time: Duration) -> Result<Measured, Failure> {
     let region = |access| {
         link.domain.register(vec![0x5a; MESSAGE_BYTES as usize], access).map_err(failed("cannot register memory"))
     };
@@ -233,7 +233,7 @@ fn tcp_connect(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Writes all of it to a non-blocking stream; it spins.
-pub(super) fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     let start = Instant::now();
     while !bytes.is_empty() {
         match stream.write(bytes) {
@@ -246,7 +246,7 @@ pub(super) fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<
 }
 
 /// Fills the buffer from a non-blocking stream; it spins.
-pub(super) fn read_exact(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
+pub(crate) fn read_exact(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
     let start = Instant::now();
     let mut filled = 0;
     while filled < buffer.len() {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use weft::verbs::{Access, Listener, MemoryRegion};
 
-use super::measure::{TCP_READ_BYTES, read_exact, write_all};
-use super::talk::{Answer, Ask, MESSAGE_BYTES, PING, await_ask, check_open, say};
-use super::transfer::{UNTOUCHED, digest_regions, hexadecimal};
+use crate::measure::{TCP_READ_BYTES, read_exact, write_all};
+use crate::talk::{Answer, Ask, MESSAGE_BYTES, PING, await_ask, check_open, say};
+use crate::transfer::{UNTOUCHED, digest_regions, hexadecimal};
 use weft_command::connection::{Endpoint, Link, LinkError};
 use weft_command::failure::Failure;
 
@@ -18,7 +18,7 @@ use weft_command::failure::Failure;
 const TCP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Serves one active side, until it disconnects.
-pub(super) fn serve_one(
+pub(crate) fn serve_one(
     endpoint: &Endpoint,
     address: SocketAddr,
     announce: impl FnOnce(&Listener) -> Result<(), Failure>,

@@ -7,7 +7,7 @@ use std::path::Path;
 use weft_command::failure::Failure;
 
 /// Bytes in order, as many as it says.
-pub(super) struct Source {
+pub(crate) struct Source {
     name: String,
     length: u64,
     left: u64,
@@ -21,7 +21,7 @@ enum Origin {
 
 impl Source {
     /// A file, or `size` made-up bytes.
-    pub(super) fn open(path: Option<&Path>, size: u64) -> Result<Self, Failure> {
+    pub(crate) fn open(path: Option<&Path>, size: u64) -> Result<Self, Failure> {
         let Some(path) = path else {
             return Ok(Self {
                 name: "made-up data".into(),
@@ -40,17 +40,17 @@ impl Source {
         Ok(Self { length: metadata.len(), left: metadata.len(), origin: Origin::File(file), name })
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Bytes in all.
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
     /// Puts the next bytes into `buffer`, as many as fit or are left; returns how many.
-    pub(super) fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
         let length = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let buffer = &mut buffer[..length];
         match &mut self.origin {

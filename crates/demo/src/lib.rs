@@ -3,6 +3,7 @@
 //! Two processes connect. The active one writes a file into the other's memory by RDMA and reads it back
 //! ([`transfer`]); each computes digests of what it has; then both measure beside plain TCP ([`measure`]). The passive
 //! one ([`passive`]) is a second process of this machine ([`process`]), or runs on another one.
+#![forbid(unsafe_code)]
 
 mod measure;
 mod passive;
@@ -32,7 +33,7 @@ use weft_command::target::Target;
 use weft_command::transport::Transport;
 use weft_perf::Measurement;
 
-pub(crate) use self::process::PEER_COMMAND;
+pub use self::process::PEER_COMMAND;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,8 +44,8 @@ Examples:
   weft demo --transport edge                 over Edge; both sides must say so
   weft demo --connect 'edge://192.0.2.1?rails=eth0,eth1'
 
-The digests are SHA-256: `here` is the file as it was read, `there` what the other process found in its memory after the RDMA
-writes, `read back` what came from there by RDMA reads.";
+The digests are SHA-256: `here` is the file as it was read, `there` what the other process found in its memory after
+the RDMA writes, `read back` what came from there by RDMA reads.";
 
 /// What it asks, as an experiment.
 const QUESTION: &str = "Does a file come through unharmed, and how fast are the same processes beside plain TCP?";
@@ -55,7 +56,7 @@ const DEPTHS: Depths = Depths { ird: 16, ord: 16 };
 /// What can be said on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The file to move [default: made up]
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     file: Option<PathBuf>,
@@ -84,7 +85,10 @@ pub(crate) struct Arguments {
 }
 
 /// Runs the command.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+///
+/// # Errors
+/// What the other side or the connection refuses, a file that cannot be read, a digest that differs, Ctrl-C.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     let mut options =
         StreamOptions { transport: arguments.transport, engines: arguments.engines, ..StreamOptions::usual() };
@@ -120,7 +124,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Runs the passive process of a demo on one machine.
-pub(crate) fn run_peer(transport: Transport) -> Result<(), Failure> {
+///
+/// # Errors
+/// What the connection refuses, a parent that has ended.
+pub fn run_peer(transport: Transport) -> Result<(), Failure> {
     process::end_with_parent()?;
     let interrupt = Interrupt::watch()?;
     let options = StreamOptions { transport, ..StreamOptions::usual() };

@@ -11,7 +11,7 @@ use weft_command::failure::Failure;
 /// What the active side asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     /// Windows of memory to write to and read from. Answered by [`Answer::Window`] for each.
     Open {
         /// This must be the same program.
@@ -40,7 +40,7 @@ pub(super) enum Ask {
 /// What the passive side answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// Memory that may be written and read.
     Window {
         /// Its steering tag.
@@ -59,15 +59,15 @@ pub(super) enum Answer {
 }
 
 /// The length of messages in the latency test.
-pub(super) const PING: usize = 8;
+pub(crate) const PING: usize = 8;
 
 /// Sends something.
-pub(super) fn say(link: &Link, what: &impl Serialize) -> Result<(), LinkError> {
+pub(crate) fn say(link: &Link, what: &impl Serialize) -> Result<(), LinkError> {
     link.send(&serde_json::to_vec(what).expect("plain values become JSON"))
 }
 
 /// Waits for something.
-pub(super) fn hear<T: DeserializeOwned>(link: &Link) -> Result<T, LinkError> {
+pub(crate) fn hear<T: DeserializeOwned>(link: &Link) -> Result<T, LinkError> {
     let mut buffer = [0; LONGEST_MESSAGE];
     let length = link.receive(&mut buffer)?;
     understand(&buffer[..length])
@@ -79,14 +79,14 @@ fn understand<T: DeserializeOwned>(message: &[u8]) -> Result<T, LinkError> {
 }
 
 /// Waits for what the active side asks for next: however long what it does takes.
-pub(super) fn await_ask(link: &Link) -> Result<Ask, LinkError> {
+pub(crate) fn await_ask(link: &Link) -> Result<Ask, LinkError> {
     let mut buffer = [0; LONGEST_MESSAGE];
     let length = link.receive_in_time(&mut buffer)?;
     understand(&buffer[..length])
 }
 
 /// Asks, and waits for the answer.
-pub(super) fn ask(link: &Link, what: &Ask) -> Result<Answer, LinkError> {
+pub(crate) fn ask(link: &Link, what: &Ask) -> Result<Answer, LinkError> {
     say(link, what)?;
     match hear(link)? {
         Answer::Refused(why) => Err(LinkError::Broken(format!("the passive side says: {why}"))),
@@ -95,14 +95,14 @@ pub(super) fn ask(link: &Link, what: &Ask) -> Result<Answer, LinkError> {
 }
 
 /// Asks for something that is only to be done.
-pub(super) fn demand(link: &Link, what: &Ask) -> Result<(), LinkError> {
+pub(crate) fn demand(link: &Link, what: &Ask) -> Result<(), LinkError> {
     match ask(link, what)? {
         Answer::Done => Ok(()),
         other => Err(unexpected(&other)),
     }
 }
 
-pub(super) fn unexpected(answer: &Answer) -> LinkError {
+pub(crate) fn unexpected(answer: &Answer) -> LinkError {
     LinkError::Broken(format!("the passive side answers out of turn: {answer:?}"))
 }
 
@@ -110,17 +110,17 @@ pub(super) fn unexpected(answer: &Answer) -> LinkError {
 const WINDOW_BYTES: u64 = 16 << 20;
 const WINDOWS: u64 = 4;
 /// The least bytes of a window: as many as a message of the bandwidth test.
-pub(super) const MESSAGE_BYTES: u64 = 1 << 20;
+pub(crate) const MESSAGE_BYTES: u64 = 1 << 20;
 
 /// The passive side's memory.
-pub(super) struct Windows {
+pub(crate) struct Windows {
     remote: Vec<RemoteMemory>,
     bytes: u64,
 }
 
 impl Windows {
     /// Asks for windows that hold `length` bytes, or as many as there will be at most.
-    pub(super) fn open(link: &Link, length: u64) -> Result<Self, Failure> {
+    pub(crate) fn open(link: &Link, length: u64) -> Result<Self, Failure> {
         let windows = length.div_ceil(WINDOW_BYTES).clamp(1, WINDOWS);
         let bytes = length.div_ceil(windows).clamp(MESSAGE_BYTES, WINDOW_BYTES);
         let ask_for = Ask::Open { version: env!("CARGO_PKG_VERSION").into(), windows: windows as u32, bytes };
@@ -141,23 +141,23 @@ impl Windows {
     }
 
     /// Bytes of each.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// How many.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.remote.len()
     }
 
     /// One of them.
-    pub(super) fn at(&self, index: usize) -> RemoteMemory {
+    pub(crate) fn at(&self, index: usize) -> RemoteMemory {
         self.remote[index]
     }
 }
 
 /// Checks what is asked for before memory is allocated. Returns the count and the bytes of each.
-pub(super) fn check_open(version: &str, windows: u32, bytes: u64) -> Result<(u32, usize), String> {
+pub(crate) fn check_open(version: &str, windows: u32, bytes: u64) -> Result<(u32, usize), String> {
     if version != env!("CARGO_PKG_VERSION") {
         return Err(format!("the active side is weft {version}, this is {}", env!("CARGO_PKG_VERSION")));
     }

@@ -8,10 +8,10 @@ use weft::verbs::LowerInfo;
 use weft_perf::Measurement;
 use weft_perf::result::{self, Better, Document, Launch, Missing};
 
-use super::measure::Measured;
-use super::size::Bytes;
-use super::source::Source;
-use super::transfer::Moved;
+use crate::measure::Measured;
+use crate::size::Bytes;
+use crate::source::Source;
+use crate::transfer::Moved;
 use weft_command::connection::Link;
 use weft_command::failure::Failure;
 use weft_command::table::{Align, Table};
@@ -23,7 +23,7 @@ const TCP: &str = "sockets";
 const RATE: u64 = 1 << 20;
 
 /// Everything that a demo has found.
-pub(super) struct Report {
+pub(crate) struct Report {
     what: String,
     bytes: u64,
     remote: String,
@@ -31,13 +31,13 @@ pub(super) struct Report {
     is_over_edge: bool,
     /// The passive process, if it is one of this machine.
     peer_id: Option<u32>,
-    pub(super) moved: Option<Moved>,
-    pub(super) measured: Measured,
+    pub(crate) moved: Option<Moved>,
+    pub(crate) measured: Measured,
 }
 
 impl Report {
     /// Before anything was moved.
-    pub(super) fn new(source: &Source, link: &Link, peer_id: Option<u32>) -> Self {
+    pub(crate) fn new(source: &Source, link: &Link, peer_id: Option<u32>) -> Self {
         let info = link.queue_pair.info();
         Self {
             what: source.name().to_owned(),
@@ -52,7 +52,7 @@ impl Report {
     }
 
     /// Whether the data came through.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(crate) fn verdict(&self) -> Result<(), Failure> {
         if self.is_identical() {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl Report {
     }
 
     /// As `weft perf` writes what it has measured.
-    pub(super) fn document(&self, measurement: Measurement) -> Document {
+    pub(crate) fn document(&self, measurement: Measurement) -> Document {
         let weft = if self.is_over_edge { "edge" } else { "iwarp" };
         let digests = self
             .moved

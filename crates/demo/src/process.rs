@@ -17,23 +17,23 @@ use weft_command::failure::Failure;
 use weft_command::transport::Transport;
 
 /// Name of the subcommand.
-pub(crate) const PEER_COMMAND: &str = "demo-peer";
+pub const PEER_COMMAND: &str = "demo-peer";
 
 /// Where the passive process listens: any free port.
-pub(super) const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// Tells the passive process whose it is.
 const PARENT: &str = "WEFT_DEMO_PARENT";
 
 /// The passive process. Dropping it ends it.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     child: Child,
     address: SocketAddr,
 }
 
 impl Peer {
     /// Starts it, and waits until it listens.
-    pub(super) fn start(transport: Transport) -> Result<Self, Failure> {
+    pub(crate) fn start(transport: Transport) -> Result<Self, Failure> {
         let cannot = || Failure::while_doing("cannot start the second process");
         let mut child = Command::new(env::current_exe().map_err(cannot())?)
             .arg(PEER_COMMAND)
@@ -59,17 +59,17 @@ impl Peer {
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Its process id.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Waits for its end.
-    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         let status = self.child.wait().map_err(Failure::while_doing("the second process"))?;
         if status.success() {
             return Ok(());
@@ -78,7 +78,7 @@ impl Peer {
     }
 
     /// The failure, with what the process has said.
-    pub(super) fn explain(&mut self, failure: Failure) -> Failure {
+    pub(crate) fn explain(&mut self, failure: Failure) -> Failure {
         let Failure::Runtime(message) = failure else { return failure };
         thread::sleep(LAST_WORDS);
         let ended = self.child.try_wait().ok().flatten();
@@ -122,7 +122,7 @@ const LINE_LIMIT: u64 = 4096;
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// In the passive process: from now on it is killed when the process that started it ends.
-pub(super) fn end_with_parent() -> Result<(), Failure> {
+pub(crate) fn end_with_parent() -> Result<(), Failure> {
     set_pdeathsig(Signal::SIGKILL).map_err(|error| Failure::while_doing("prctl")(error.into()))?;
     let parent = env::var(PARENT).ok().and_then(|parent| parent.parse().ok()).map(Pid::from_raw);
     if parent.is_some_and(|parent| parent != getppid()) {
