@@ -4,7 +4,7 @@ use kuva::backend::svg::SvgBackend;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
 
 use super::super::markup::escape;
-use super::label::{TEXT, WIDTH, text, text_width, titled};
+use super::label::{TEXT, WIDTH, lines, text, text_width, titled};
 use super::panel::{Panel, Point, Shape};
 use super::style::{STYLE, Style};
 
@@ -86,8 +86,11 @@ impl Picture {
     pub(super) fn draw(self) -> Chart {
         let mut scene = Scene::new(WIDTH, 0.0);
         scene.background_color = None;
-        let mut at = f64::from(TITLE) + 8.0;
-        scene.elements.push(titled(EDGE, at, &self.title, TITLE));
+        let mut at = 4.0;
+        for line in lines(&self.title, TITLE, WIDTH - 2.0 * EDGE) {
+            at += f64::from(TITLE) + 4.0;
+            scene.elements.push(titled(EDGE, at, &line, TITLE));
+        }
         at += 10.0;
         at += legend(&self.legend, at, &mut scene.elements);
         for panel in &self.panels {

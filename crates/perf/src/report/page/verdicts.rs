@@ -206,7 +206,7 @@ impl Group<'_> {
             ),
             head(&first.contestant),
             cell(&first.peer),
-            cell(&self.cases()),
+            element("td", "class=\"cases\"", &escape(&self.cases())),
             element("td", class, &escape(&self.range())),
             number(&if self.comparisons.len() > 1 { format!("\u{2264} {}", chance(most)) } else { chance(most) }),
         ]
@@ -214,7 +214,9 @@ impl Group<'_> {
 
     /// In words: `size 4 B to 64 B, 1 KiB (4 of 10)`.
     fn cases(&self) -> String {
-        let along = self.axis.map(|key| format!("{} {}", words(key), self.runs(key).join(", ")));
+        // Cases of another kind may have no value there.
+        let runs = self.axis.map(|key| (key, self.runs(key))).filter(|(_, runs)| !runs.is_empty());
+        let along = runs.map(|(key, runs)| format!("{} {}", words(key), runs.join(", ")));
         let parts: Vec<String> =
             along.into_iter().chain([describe(&self.facet)]).filter(|part| !part.is_empty()).collect();
         if self.family.len() < 2 {
