@@ -56,7 +56,7 @@ pub use offer::{
     ConnectionInfo, LowerInfo, LowerStartError, MpaInfo, MpaOffer, Offer, RequestInfo, StartError, StartMisuse,
     StartReason, Transport,
 };
-pub use queues::completion_queue::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
+pub use queues::completion_queue::{Arm, CompletionQueue, CompletionSink, QueuePairNumber, WorkCompletion};
 pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
 pub use rail_report::{Out, RailReport, RailState};

@@ -28,7 +28,7 @@ use crate::lower::{Carrier, MOST_PASSED, Route, Setup};
 use crate::messaging::EndpointEngine;
 use crate::offer::{Offer, RequestInfo};
 use crate::progress::worker::{self, Common};
-use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber};
+use crate::queues::completion_queue::{CompletionQueue, CompletionSink, QueuePairNumber};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::{QueuePair, QueuePairAttributes};
 use crate::queues::receive_queue::ReceiveQueue;
@@ -224,6 +224,15 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             self.shared.common.settings.limits.completion_queue_entries,
         )?;
         Ok(Arc::new(CompletionQueue::new(capacity, Arc::clone(&self.shared.common.event_count))))
+    }
+
+    /// Makes a completion queue that keeps nothing: each completion goes to `sink` as it comes.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn create_completion_sink(&self, sink: Arc<dyn CompletionSink>) -> Result<Arc<CompletionQueue>, Error> {
+        self.check_owner()?;
+        Ok(Arc::new(CompletionQueue::into_sink(sink, Arc::clone(&self.shared.common.event_count))))
     }
 
     /// Makes a receive queue that queue pairs of one domain can share. What is received from it completes on
@@ -487,6 +496,18 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             return Err(PostError::Forked);
         }
         queue.post(&self.shared.registry, request)
+    }
+
+    /// Ends a shared receive queue: it takes no more requests, and those that wait are given up without a completion.
+    /// Returns their ids, the oldest first; none in a child by fork.
+    pub fn close_shared_receives(&self, queue: &ReceiveQueue) -> Vec<u64> {
+        if !self.is_owner_process() {
+            return Vec::new();
+        }
+        let requests = queue.close();
+        requests.iter().for_each(|request| self.shared.registry.unpin_all(request.sink.slices()));
+        queue.release(requests.len());
+        requests.iter().map(|request| request.id).collect()
     }
 
     // --- workers

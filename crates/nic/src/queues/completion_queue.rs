@@ -42,6 +42,18 @@ pub enum Arm {
     Solicited = 2,
 }
 
+/// Takes finished work requests as they end, in place of a queue that is polled: for a layer above that has queues of
+/// its own.
+pub trait CompletionSink: Send + Sync {
+    /// A work request has ended. Called by whoever runs the NIC, under its locks: nothing but to note it, and to wake
+    /// a thread that does the rest. It can't use the NIC.
+    fn complete(&self, completion: WorkCompletion);
+
+    /// The connection of a queue pair is over, and all of its send requests have completed. As before, it can only
+    /// note it.
+    fn connection_ended(&self, queue_pair: QueuePairNumber);
+}
+
 const NOT_ARMED: u8 = 0;
 /// Completions that a growing queue has room for at first.
 const GROWING: usize = 256;
@@ -62,6 +74,8 @@ pub struct CompletionQueue {
     armed: AtomicU8,
     event: Mutex<Option<Arc<dyn Waker>>>,
     event_count: Arc<EventCount>,
+    /// Takes all completions, of which none is kept here then.
+    sink: Option<Arc<dyn CompletionSink>>,
 }
 
 impl CompletionQueue {
@@ -74,6 +88,11 @@ impl CompletionQueue {
         Self::with_room(capacity, GROWING, event_count)
     }
 
+    /// One that keeps nothing: what would be in it goes to `sink`. It always has room.
+    pub(crate) fn into_sink(sink: Arc<dyn CompletionSink>, event_count: Arc<EventCount>) -> Self {
+        Self { sink: Some(sink), ..Self::with_room(usize::MAX, 0, event_count) }
+    }
+
     fn with_room(capacity: usize, room: usize, event_count: Arc<EventCount>) -> Self {
         Self {
             capacity,
@@ -84,6 +103,7 @@ impl CompletionQueue {
             armed: AtomicU8::new(NOT_ARMED),
             event: Mutex::new(Rank::CompletionEvent, None),
             event_count,
+            sink: None,
         }
     }
 
@@ -143,6 +163,9 @@ impl CompletionQueue {
     }
 
     pub(crate) fn reserve(&self, count: usize) -> bool {
+        if self.sink.is_some() {
+            return true;
+        }
         self.reserved
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |reserved| {
                 // As many are taken at most, for what was freed only grows. Where more was freed than was reserved
@@ -156,6 +179,9 @@ impl CompletionQueue {
 
     /// Gives back places of work requests that end without a completion.
     pub(crate) fn release(&self, count: usize) {
+        if self.sink.is_some() {
+            return;
+        }
         let before = self.reserved.fetch_sub(count, Ordering::AcqRel);
         debug_assert!(
             before.wrapping_sub(self.freed.load(Ordering::Acquire)) >= count,
@@ -163,7 +189,18 @@ impl CompletionQueue {
         );
     }
 
+    /// The connection of a queue pair that completes here is over.
+    pub(crate) fn connection_ended(&self, queue_pair: QueuePairNumber) {
+        if let Some(sink) = &self.sink {
+            sink.connection_ended(queue_pair);
+        }
+    }
+
     pub(crate) fn push(&self, entry: WorkCompletion) {
+        if let Some(sink) = &self.sink {
+            sink.complete(entry);
+            return self.event_count.turn();
+        }
         let wakes = entry.solicited || entry.status != Status::Success;
         let mut entries = self.entries.lock();
         assert!(entries.len() < self.capacity, "a completion came without a reserved place");

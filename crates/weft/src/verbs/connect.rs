@@ -82,6 +82,17 @@ impl Listener {
         Ok(IncomingConnection { opened: Arc::clone(&self.opened), key, info, decided: false })
     }
 
+    /// Takes the oldest connection whose start-up request has come in, if there is one. Does no work of the NIC.
+    ///
+    /// # Errors
+    /// The listener has failed, such as with the interface at whose address it was.
+    pub fn try_accept(&self) -> Result<Option<IncomingConnection>, Error> {
+        self.opened.here()?;
+        let next = self.listener.next_request()?;
+        let incoming = |(key, info)| IncomingConnection { opened: Arc::clone(&self.opened), key, info, decided: false };
+        Ok(next.map(incoming))
+    }
+
     /// Callers that were refused before there was anything to accept, since this was asked last: the oldest 64 of them,
     /// and how many more there were. It may be told some seconds later, when they have got their last words.
     #[must_use]

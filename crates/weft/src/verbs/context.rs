@@ -13,7 +13,9 @@ use weft_driver::MonotonicClock;
 use weft_driver::board::{Board, Shape};
 use weft_link::{LinkNetwork, LinkSettings};
 use weft_memory::{Access, MemoryError, RegionAttributes, Registry, unguessable_seed};
-use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, RailReport, Settings, in_callback};
+use weft_nic::{
+    CompletionSink, Counters, Error, Nic, NicParts, QueuePairAttributes, RailReport, Settings, in_callback,
+};
 #[cfg(doc)]
 use weft_nic::{Progress, Split};
 
@@ -189,6 +191,16 @@ impl Context {
     /// A capacity of zero, or above the limit; no more descriptors.
     pub fn create_completion_queue(&self, capacity: usize) -> Result<CompletionQueue, Error> {
         let queue = self.nic().create_completion_queue(capacity)?;
+        CompletionQueue::new(Arc::clone(&self.opened), queue)
+    }
+
+    /// Makes a completion queue that keeps nothing: each completion goes to `sink` as it comes, in the thread that runs
+    /// the NIC and under its locks. For a layer above that has queues of its own.
+    ///
+    /// # Errors
+    /// No more descriptors.
+    pub fn create_completion_sink(&self, sink: Arc<dyn CompletionSink>) -> Result<CompletionQueue, Error> {
+        let queue = self.nic().create_completion_sink(sink)?;
         CompletionQueue::new(Arc::clone(&self.opened), queue)
     }
 

@@ -72,18 +72,20 @@ pub(crate) use context::{HandedOver, Opened};
 pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use peer_address::{ParseAddressError, PeerAddress};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
-pub use weft_base::{MAX_GATHER, PortError, Slice, Stag, Waker};
+pub use weft_base::{MAX_GATHER, PortError, RegionId, Slice, Stag, Waker};
 pub use weft_link::{LinkAddress, LinkSettings, ParseLinkError, PortRange};
-pub use weft_memory::{Access, MemoryError, RegionAttributes, RemoteRight, Watch};
+pub use weft_memory::{Access, Buffer, MemoryError, RegionAttributes, RemoteRight, Watch};
 pub use weft_nic::offer::{
     Extensions, LowerInfo, LowerStartError, MarkerSpacing, MpaInfo, MpaOffer, MpaStartError, MpaStartMisuse, Offer,
     ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,
 };
 pub use weft_nic::{
-    Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, FlowShare, Limits, NamedRails, Out, OutOfOrder,
-    ParseFlowShareError, ParseRailsError, PostError, PostFailure, Progress, QueuePairNumber, RailReport, RailState,
-    Rails, RefusedStart, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,
+    Arm, CompletionSink, ConnectionError, ConnectionInfo, Counters, Coupling, Error, FlowShare, JobKey, Limits,
+    NamedRails, Out, OutOfOrder, ParseFlowShareError, ParseRailsError, PostError, PostFailure, Progress,
+    QueuePairNumber, RailReport, RailState, Rails, RefusedStart, RequestInfo, Settings, SettingsError, Split, State,
+    Verify, WorkCompletion,
 };
 pub use weft_rdmap::{Closed, Completion, CompletionKind, MAX_INLINE, RequestFlags, Status, StreamError, Violation};
+pub use weft_wire::rdmap::AtomicCode;
 pub use weft_wire::terminate::{Terminate, TerminateCode};
 pub use work_request::WorkRequest;

@@ -212,6 +212,12 @@ impl SharedReceiveQueue {
         self.domain.nic().post_shared_receive(&self.queue, receive_request(id, sink)?)
     }
 
+    /// Ends the queue: it takes no more receives, and those that wait are given up without a completion. Returns their
+    /// ids, the oldest first.
+    pub fn close(&self) -> Vec<u64> {
+        self.domain.nic().close_shared_receives(&self.queue)
+    }
+
     /// How many receives wait for a message.
     #[must_use]
     pub fn len(&self) -> usize {
