@@ -24,7 +24,7 @@ const LEVELS: [&[&str]; 9] = [
     &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-scenario"],
     &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
-    &["weft-provider", "weft-command", "weft-wan"],
+    &["weft-provider", "weft-verbs-abi", "weft-command", "weft-wan"],
     &["weft-perf", "weft-mpi"],
     &["weft-demo"],
     &["weft-cli"],
@@ -51,7 +51,8 @@ const TESTED_IN: [(&str, &str); 1] = [
 ];
 
 /// Crates that exist for unsafe code: memory, the operating system, a C interface.
-const UNSAFE: [&str; 5] = ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider", "weft-mpi"];
+const UNSAFE: [&str; 6] =
+    ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider", "weft-verbs-abi", "weft-mpi"];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 

@@ -1,0 +1,225 @@
+//! The C border: panics stop here, objects that C knows by their address, and who still uses them.
+//!
+//! A function of the C interface checks what C can't promise, and calls inward. Most return 0 or a positive error
+//! number; those that return an object return NULL and set errno.
+
+use core::ffi::c_int;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::errno::Errno;
+
+/// The status of a function: 0, or a positive error number.
+#[inline]
+pub(crate) fn status(work: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    match guard(work) {
+        Ok(()) => 0,
+        Err(Errno(code)) => code,
+    }
+}
+
+/// The result of a function that returns an object, or NULL with errno.
+pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
+    guard(work).unwrap_or_else(|error| {
+        error.set();
+        core::ptr::null_mut()
+    })
+}
+
+/// The result of a function that returns a number, or -1 with errno.
+pub(crate) fn number(work: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    guard(work).unwrap_or_else(|error| {
+        error.set();
+        -1
+    })
+}
+
+/// Runs a function that may panic. A panic is a bug of ours: its message is on stderr.
+#[inline]
+fn guard<T>(work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno::BUG))
+}
+
+/// Locks something whose content is whole whenever a panic can happen.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The addresses of objects that C owns now: what it destroys twice is no object any more.
+static GIVEN: Mutex<Option<HashSet<(usize, u8)>>> = Mutex::new(None);
+
+/// An object of C's. Its first field is the C structure.
+///
+/// # Safety
+/// The type is `#[repr(C)]`, and its first field is a `C`. `KIND` is its own.
+pub(crate) unsafe trait Object: Sized {
+    /// C's type.
+    type C;
+    /// Tells it from other types of objects.
+    const KIND: u8;
+}
+
+/// Gives an object to C, which owns it until [`take`].
+pub(crate) fn give<T: Object>(object: Box<T>) -> *mut T::C {
+    let address = Box::into_raw(object);
+    lock(&GIVEN).get_or_insert_default().insert((address.addr(), T::KIND));
+    address.cast()
+}
+
+/// Whether C owns such an object.
+fn is_given<T: Object>(object: *const T::C) -> bool {
+    lock(&GIVEN).as_ref().is_some_and(|given| given.contains(&(object.addr(), T::KIND)))
+}
+
+/// Borrows an object of C's in a call that has time: one that C has destroyed is refused.
+///
+/// # Errors
+/// NULL, or no object of this type.
+///
+/// # Safety
+/// No other thread destroys it meanwhile.
+pub(crate) unsafe fn find<'a, T: Object>(object: *mut T::C) -> Result<&'a T, Errno> {
+    if !is_given::<T>(object) {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: It came from `give`, with this type, and was not taken back.
+    Ok(unsafe { &*object.cast::<T>() })
+}
+
+/// Borrows an object of C's on the data path.
+///
+/// # Errors
+/// NULL.
+///
+/// # Safety
+/// NULL, or an object of this type that C owns.
+#[inline]
+pub(crate) unsafe fn borrow<'a, T: Object>(object: *mut T::C) -> Result<&'a T, Errno> {
+    // SAFETY: The caller's promise.
+    unsafe { object.cast::<T>().as_ref() }.ok_or(Errno::INVALID)
+}
+
+/// Takes an object back from C, if `may` lets it go.
+///
+/// # Errors
+/// NULL, no object of this type, destroyed before, or what `may` says.
+///
+/// # Safety
+/// C does not use it any more if this succeeds.
+pub(crate) unsafe fn take<T: Object>(
+    object: *mut T::C,
+    may: impl FnOnce(&T) -> Result<(), Errno>,
+) -> Result<Box<T>, Errno> {
+    // SAFETY: This function has the same contract.
+    may(unsafe { find::<T>(object) }?)?;
+    let was_given = lock(&GIVEN).as_mut().is_some_and(|given| given.remove(&(object.addr(), T::KIND)));
+    if !was_given {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: It came from `Box::into_raw`, and this thread alone has taken it out of the list.
+    Ok(unsafe { Box::from_raw(object.cast::<T>()) })
+}
+
+/// What counts those that need it.
+pub(crate) trait Counted {
+    /// The count.
+    fn users(&self) -> &Users;
+}
+
+/// How many need something.
+#[derive(Debug, Default)]
+pub(crate) struct Users(AtomicUsize);
+
+impl Users {
+    /// # Errors
+    /// [`Errno::BUSY`]: something needs it.
+    pub(crate) fn none(&self) -> Result<(), Errno> {
+        if self.0.load(Ordering::Acquire) == 0 { Ok(()) } else { Err(Errno::BUSY) }
+    }
+}
+
+/// Something that can't be destroyed until this is dropped.
+pub(crate) struct Using<T: Counted>(Arc<T>);
+
+impl<T: Counted> Using<T> {
+    pub(crate) fn new(used: &Arc<T>) -> Self {
+        used.users().0.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(used))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<T> {
+        &self.0
+    }
+}
+
+impl<T: Counted> Deref for Using<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Counted> Drop for Using<T> {
+    fn drop(&mut self) {
+        self.0.users().0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    struct Thing {
+        c: u64,
+        users: Users,
+    }
+
+    // SAFETY: repr(C), and its first field is the u64.
+    unsafe impl Object for Thing {
+        type C = u64;
+        const KIND: u8 = 250;
+    }
+
+    impl Counted for Thing {
+        fn users(&self) -> &Users {
+            &self.users
+        }
+    }
+
+    #[test]
+    fn an_object_is_destroyed_once() {
+        let thing = give(Box::new(Thing { c: 7, users: Users::default() }));
+        // SAFETY: The object is C's until it is taken, and only its address is used afterwards.
+        unsafe {
+            assert_eq!(find::<Thing>(thing).map(|thing| thing.c), Ok(7));
+            assert_eq!(take::<Thing>(thing, |_| Err(Errno::BUSY)).map(drop), Err(Errno::BUSY));
+            assert!(take::<Thing>(thing, |thing| thing.users.none()).is_ok());
+            assert_eq!(take::<Thing>(thing, |_| Ok(())).map(drop), Err(Errno::INVALID));
+            assert_eq!(find::<Thing>(core::ptr::null_mut()).map(|thing| thing.c), Err(Errno::INVALID));
+        }
+    }
+
+    #[test]
+    fn what_is_used_is_busy() {
+        let thing = Arc::new(Thing { c: 0, users: Users::default() });
+        let using = Using::new(&thing);
+        assert_eq!(thing.users.none(), Err(Errno::BUSY));
+        drop(using);
+        assert_eq!(thing.users.none(), Ok(()));
+    }
+
+    #[test]
+    fn a_panic_stops_at_the_border() {
+        assert_eq!(status(|| panic!("a bug, made for this test")), Errno::BUG.0);
+        assert!(pointer::<u8>(|| panic!("a bug, made for this test")).is_null());
+        assert_eq!(number(|| Err(Errno::INVALID)), -1);
+        assert_eq!(Errno::last(), Errno::INVALID);
+    }
+}

@@ -1,0 +1,9 @@
+//! Devices: one for each interface of this host that others can be reached by.
+
+mod interfaces;
+mod presentation;
+mod report;
+
+pub(crate) use interfaces::{Interface, Shown, at_index, find, shown};
+pub(crate) use presentation::Presentation;
+pub(crate) use report::{device_attributes, gid, guid, port_attributes};

@@ -1,0 +1,33 @@
+//! `libibverbs.so.1`: programs that use RDMA by libibverbs run over Weft unchanged.
+//!
+//! | here | what it is |
+//! |---|---|
+//! | `entry` | the C functions: they check, convert and call inward |
+//! | `abi` | the structures and numbers of the C interface, declared by hand |
+//! | `border` | panics stop there; objects that C knows by their address |
+//! | `process`, `nic` | the NIC of the process, which all open devices have together |
+//! | `device` | which interfaces are devices, and what they say of themselves |
+//! | `memory` | protection domains, regions: the program's memory where it lies |
+//! | `completion`, `events`, `semaphore` | completion queues and channels, events, the descriptors of both |
+//! | `queue_pair`, `shared_receive` | queue pairs: states, work, how connections end |
+//! | `rendezvous` | how two queue pairs find each other that know only GID and number |
+//!
+//! `scripts/link-verbs` makes the library of the archive that this crate is built to. `docs/verbs.md` says what of
+//! libibverbs is kept.
+
+pub mod abi;
+mod border;
+mod completion;
+mod device;
+pub mod entry;
+mod errno;
+mod events;
+mod limits;
+mod log;
+mod memory;
+mod nic;
+mod process;
+mod queue_pair;
+mod rendezvous;
+mod semaphore;
+mod shared_receive;

@@ -1,0 +1,261 @@
+//! States and attributes: what `ibv_modify_qp` takes, by the tables of the InfiniBand architecture (volume 1, section
+//! 11.2.5.2) as far as this library has what they name.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::QueuePair;
+use crate::abi::*;
+use crate::border::lock;
+use crate::device::Presentation;
+use crate::errno::Errno;
+
+/// The other end of a connection, and this one, as the rendezvous names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) own_address: IpAddr,
+    pub(crate) own_number: u32,
+    pub(crate) address: IpAddr,
+    pub(crate) number: u32,
+    pub(crate) receive_psn: u32,
+    /// Known once the queue pair may send.
+    pub(crate) send_psn: Option<u32>,
+    pub(crate) kind: u8,
+    pub(crate) path_mtu: u8,
+    pub(crate) initiator_depth: u8,
+    pub(crate) responder_resources: u8,
+}
+
+/// What a change of attributes asks to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// Nothing.
+    Nothing,
+    /// There is somebody to connect to.
+    Connect,
+    /// The connection ends, and what is posted is given up without a completion.
+    Reset,
+    /// The connection ends, and what is posted is flushed.
+    Fail,
+}
+
+/// From which state to which, what must be said, and what may be said.
+struct Rule {
+    from: c_int,
+    to: c_int,
+    needed: c_int,
+    allowed: c_int,
+}
+
+const RC: c_int = IBV_QPT_RC;
+const ACCESS_AND_KEY: c_int = IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
+const FIRST: c_int = ACCESS_AND_KEY | IBV_QP_PORT;
+const PATH: c_int = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+const WHILE_SENDING: c_int = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+
+/// The rule for a change, if there is one. Any state may become `RESET` or `ERR`.
+fn rule(kind: c_int, from: c_int, to: c_int) -> Option<Rule> {
+    let reliable = |mask: c_int| if kind == RC { mask } else { 0 };
+    let (needed, allowed) = match (from, to) {
+        (_, IBV_QPS_RESET | IBV_QPS_ERR) => (0, IBV_QP_CUR_STATE),
+        (IBV_QPS_RESET, IBV_QPS_INIT) => (FIRST, 0),
+        (IBV_QPS_INIT, IBV_QPS_INIT) => (0, FIRST),
+        (IBV_QPS_INIT, IBV_QPS_RTR) => {
+            (PATH | reliable(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), ACCESS_AND_KEY | IBV_QP_ALT_PATH)
+        }
+        (IBV_QPS_RTR, IBV_QPS_RTS) => {
+            let depths = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+            (IBV_QP_SQ_PSN | reliable(depths), WHILE_SENDING | reliable(IBV_QP_MIN_RNR_TIMER))
+        }
+        (IBV_QPS_RTS, IBV_QPS_RTS) | (IBV_QPS_SQD | IBV_QPS_SQE, IBV_QPS_RTS) => {
+            (0, WHILE_SENDING | reliable(IBV_QP_MIN_RNR_TIMER))
+        }
+        (IBV_QPS_RTS, IBV_QPS_SQD) => (0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+        (IBV_QPS_SQD, IBV_QPS_SQD) => {
+            (0, PATH | FIRST | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER)
+        }
+        _ => return None,
+    };
+    Some(Rule { from, to, needed, allowed })
+}
+
+impl Rule {
+    /// # Errors
+    /// Something is missing, or does not belong there.
+    fn check(&self, mask: c_int) -> Result<(), Errno> {
+        let missing = self.needed & !mask;
+        let surplus = mask & !(self.needed | self.allowed | IBV_QP_STATE);
+        if missing != 0 || surplus != 0 {
+            crate::log::info(format_args!(
+                "ibv_modify_qp from state {} to {}: mask {missing:#x} is missing, {surplus:#x} does not belong there",
+                self.from, self.to
+            ));
+            return Err(Errno::INVALID);
+        }
+        Ok(())
+    }
+}
+
+impl QueuePair {
+    /// Changes what is said of it.
+    ///
+    /// # Errors
+    /// The change is none that its state allows, or a value is none that there is. Nothing has changed then.
+    pub(crate) fn modify(&self, change: &ibv_qp_attr, mask: c_int) -> Result<Changed, Errno> {
+        let mut attributes = lock(&self.attributes);
+        let from = self.state();
+        if mask & IBV_QP_CUR_STATE != 0 && change.cur_qp_state != from {
+            return Err(Errno::INVALID);
+        }
+        let to = if mask & IBV_QP_STATE != 0 { change.qp_state } else { from };
+        rule(self.parts.kind, from, to).ok_or(Errno::INVALID)?.check(mask)?;
+        self.check_values(change, mask)?;
+        if to == IBV_QPS_RESET {
+            *attributes = ibv_qp_attr { cap: self.parts.cap, ..ibv_qp_attr::default() };
+        } else {
+            copy(&mut attributes, change, mask);
+        }
+        self.state.store(to, Ordering::Release);
+        drop(attributes);
+        if (from, to) == (IBV_QPS_RTS, IBV_QPS_SQD) && change.en_sqd_async_notify != 0 {
+            self.push_event(IBV_EVENT_SQ_DRAINED);
+        }
+        Ok(match (from, to) {
+            (IBV_QPS_RESET, IBV_QPS_RESET) => Changed::Nothing,
+            (_, IBV_QPS_RESET) => Changed::Reset,
+            (_, IBV_QPS_ERR) => Changed::Fail,
+            (_, IBV_QPS_RTR) => Changed::Connect,
+            _ => Changed::Nothing,
+        })
+    }
+
+    fn check_values(&self, change: &ibv_qp_attr, mask: c_int) -> Result<(), Errno> {
+        let says = |flag: c_int| mask & flag != 0;
+        let is_wrong = says(IBV_QP_PORT) && change.port_num != 1
+            || says(IBV_QP_PKEY_INDEX) && change.pkey_index != 0
+            || says(IBV_QP_PATH_MTU) && !(1..=self.parts.largest_mtu).contains(&change.path_mtu)
+            || says(IBV_QP_DEST_QPN) && change.dest_qp_num > 0xff_ffff
+            || says(IBV_QP_MAX_QP_RD_ATOMIC) && change.max_rd_atomic > crate::limits::READS
+            || says(IBV_QP_MAX_DEST_RD_ATOMIC) && change.max_dest_rd_atomic > crate::limits::READS
+            || says(IBV_QP_TIMEOUT) && change.timeout > 31
+            || says(IBV_QP_RETRY_CNT) && change.retry_cnt > 7
+            || says(IBV_QP_RNR_RETRY) && change.rnr_retry > 7
+            || says(IBV_QP_AV) && self.peer_address(&change.ah_attr).is_none();
+        if is_wrong { Err(Errno::INVALID) } else { Ok(()) }
+    }
+
+    /// The addresses that an address vector names: the peer's, and this end's.
+    fn peer_address(&self, vector: &ibv_ah_attr) -> Option<(IpAddr, IpAddr)> {
+        if vector.port_num > 1 {
+            return None;
+        }
+        if vector.is_global == 0 {
+            let own = self.own_address(0)?;
+            return Some((Presentation::chosen().host(own, vector.dlid)?, own));
+        }
+        let own = self.own_address(vector.grh.sgid_index.into())?;
+        let peer = Ipv6Addr::from(vector.grh.dgid.octets()).to_ipv4_mapped()?;
+        Some((IpAddr::V4(peer), own))
+    }
+
+    /// The address of an index of the table of GIDs: indices 1 to 3 are the first entry where they are free.
+    fn own_address(&self, index: usize) -> Option<IpAddr> {
+        crate::device::at_index(&self.parts.addresses, index).copied()
+    }
+
+    /// What is said of it.
+    pub(crate) fn attributes(&self) -> ibv_qp_attr {
+        let mut attributes = *lock(&self.attributes);
+        attributes.qp_state = self.state();
+        attributes.cur_qp_state = attributes.qp_state;
+        attributes.path_mig_state = IBV_MIG_MIGRATED;
+        attributes
+    }
+
+    /// Whether messages may come.
+    pub(crate) fn is_receiving(&self) -> bool {
+        matches!(self.state(), IBV_QPS_RTR | IBV_QPS_RTS | IBV_QPS_SQD | IBV_QPS_SQE)
+    }
+
+    /// The ends of its connection; `None` before it was told of the other one.
+    pub(crate) fn target(&self) -> Option<Target> {
+        let attributes = self.attributes();
+        let (address, own_address) = self.peer_address(&attributes.ah_attr)?;
+        let may_send = matches!(attributes.qp_state, IBV_QPS_RTS | IBV_QPS_SQD | IBV_QPS_SQE);
+        Some(Target {
+            own_address,
+            own_number: self.number(),
+            address,
+            number: attributes.dest_qp_num,
+            receive_psn: attributes.rq_psn & 0xff_ffff,
+            send_psn: may_send.then_some(attributes.sq_psn & 0xff_ffff),
+            kind: self.parts.kind as u8,
+            path_mtu: attributes.path_mtu as u8,
+            initiator_depth: attributes.max_rd_atomic,
+            responder_resources: attributes.max_dest_rd_atomic,
+        })
+    }
+}
+
+/// Copies the fields that the mask names.
+fn copy(to: &mut ibv_qp_attr, from: &ibv_qp_attr, mask: c_int) {
+    macro_rules! fields {
+        ($($flag:ident: $($field:ident),+;)*) => {
+            $(if mask & $flag != 0 { $(to.$field = from.$field;)+ })*
+        };
+    }
+    fields! {
+        IBV_QP_ACCESS_FLAGS: qp_access_flags;
+        IBV_QP_PKEY_INDEX: pkey_index;
+        IBV_QP_PORT: port_num;
+        IBV_QP_AV: ah_attr;
+        IBV_QP_PATH_MTU: path_mtu;
+        IBV_QP_TIMEOUT: timeout;
+        IBV_QP_RETRY_CNT: retry_cnt;
+        IBV_QP_RNR_RETRY: rnr_retry;
+        IBV_QP_RQ_PSN: rq_psn;
+        IBV_QP_SQ_PSN: sq_psn;
+        IBV_QP_MAX_QP_RD_ATOMIC: max_rd_atomic;
+        IBV_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
+        IBV_QP_MIN_RNR_TIMER: min_rnr_timer;
+        IBV_QP_DEST_QPN: dest_qp_num;
+        IBV_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify;
+        IBV_QP_ALT_PATH: alt_ah_attr, alt_pkey_index, alt_port_num, alt_timeout;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(from: c_int, to: c_int, mask: c_int) -> Result<(), Errno> {
+        rule(RC, from, to).ok_or(Errno::INVALID)?.check(mask)
+    }
+
+    #[test]
+    fn the_three_steps_of_a_reliable_connection() {
+        let init = IBV_QP_STATE | FIRST;
+        let rtr = IBV_QP_STATE | PATH | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+        let depths = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+        let rts = IBV_QP_STATE | IBV_QP_SQ_PSN | depths;
+        assert_eq!(check(IBV_QPS_RESET, IBV_QPS_INIT, init), Ok(()));
+        assert_eq!(check(IBV_QPS_INIT, IBV_QPS_RTR, rtr), Ok(()));
+        assert_eq!(check(IBV_QPS_RTR, IBV_QPS_RTS, rts), Ok(()));
+        assert_eq!(check(IBV_QPS_RESET, IBV_QPS_INIT, init & !IBV_QP_PORT), Err(Errno::INVALID), "missing");
+        assert_eq!(check(IBV_QPS_INIT, IBV_QPS_RTR, rtr | IBV_QP_SQ_PSN), Err(Errno::INVALID), "surplus");
+        assert_eq!(check(IBV_QPS_RESET, IBV_QPS_RTS, rts), Err(Errno::INVALID), "a step left out");
+        for state in IBV_QPS_RESET..=IBV_QPS_ERR {
+            assert_eq!(check(state, IBV_QPS_RESET, IBV_QP_STATE), Ok(()));
+            assert_eq!(check(state, IBV_QPS_ERR, IBV_QP_STATE), Ok(()));
+        }
+        assert_eq!(check(IBV_QPS_ERR, IBV_QPS_RTS, IBV_QP_STATE), Err(Errno::INVALID));
+    }
+
+    #[test]
+    fn an_unreliable_connection_has_no_depths() {
+        let rule = rule(IBV_QPT_UC, IBV_QPS_INIT, IBV_QPS_RTR).unwrap();
+        assert_eq!(rule.check(IBV_QP_STATE | PATH), Ok(()));
+        assert_eq!(rule.check(IBV_QP_STATE | PATH | IBV_QP_MIN_RNR_TIMER), Err(Errno::INVALID));
+    }
+}
