@@ -4,7 +4,7 @@ export PREFIX ?= /usr/local
 export LIBDIR ?= $(PREFIX)/lib
 FUZZ_SECONDS ?= 600
 
-.PHONY: help demo test interop test-mpi test-mpi4py mutations fuzz install uninstall clean
+.PHONY: help demo test interop test-mpi test-mpi4py test-verbs verbs mutations fuzz install uninstall clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,14 +24,22 @@ test-mpi: ## Run all MPI programs with all MPI libraries over Weft's provider, n
 test-mpi4py: ## Run the tests of mpi4py with MPICH over Weft and over libfabric's tcp, and compare
 	@scripts/test packages build mpi4py
 
+test-verbs: ## Run Debian's programs for libibverbs over Weft, on one host and between two of a lab
+	@scripts/test packages build verbs
+
 mutations: ## Take rules out of the code, one at a time (hours): the simulations must see each
 	@scripts/test all_mutations
 
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (600) with cargo-fuzz on a nightly toolchain
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-install: ## Build Weft and install command, libfabric provider and manual below PREFIX (/usr/local), LIBDIR (PREFIX/lib)
-	@cargo build --release --locked --package weft-cli --package weft-provider --package weft-mpi
+verbs: ## Build the command and libibverbs.so.1, for `weft run`
+	@cargo build --release --locked --package weft-cli --package weft-verbs-abi
+	@scripts/link-verbs
+
+install: ## Build Weft and install command, libraries and manual below PREFIX (/usr/local), LIBDIR (PREFIX/lib)
+	@cargo build --release --locked --package weft-cli --package weft-provider --package weft-mpi --package weft-verbs-abi
+	@scripts/link-verbs
 	@scripts/install
 
 uninstall: ## Remove what `make install` has installed

@@ -6,6 +6,7 @@ mod interop;
 mod lab;
 mod link_helper;
 mod man;
+mod program;
 mod rping;
 mod stat;
 mod wan;
@@ -54,6 +55,8 @@ enum Command {
     Perf(Box<perf::Arguments>),
     /// Ping with RDMA: read and write back a buffer, as rping of rdmacm-utils does, and with it as the peer
     Rping(rping::Arguments),
+    /// Run a program that uses RDMA by libibverbs, unchanged, over Weft
+    Run(program::Arguments),
     /// Show what the NICs of all processes of this user have done and are doing
     Stat(stat::Arguments),
     /// Put a long way between two networks: delay, loss, rate, by options or by a scenario, for any program
@@ -127,6 +130,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::PerfCutsSide(side) => perf::run_cuts_side(&side),
         Command::PerfDisorderSide(side) => perf::run_disorder_side(&side),
         Command::Rping(arguments) => rping::run(&arguments),
+        Command::Run(arguments) => program::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Wan(arguments) => wan::run(&arguments),
         Command::Interop(arguments) => interop::run(&arguments),

@@ -42,12 +42,12 @@ impl Drop for Scratch {
     }
 }
 
-/// The libraries beside the command: the provider, and the one that is preloaded.
-struct Libraries([PathBuf; 2]);
+/// The libraries beside the command: the provider, the one that is preloaded, and libibverbs.
+struct Libraries([PathBuf; 3]);
 
 impl Libraries {
     fn of(scratch: &Scratch) -> Self {
-        Self(["libweft_fi.so", "libweft_mpi.so"].map(|name| library(scratch, name)))
+        Self(["libweft_fi.so", "libweft_mpi.so", "verbs/libibverbs.so.1"].map(|name| library(scratch, name)))
     }
 }
 
@@ -59,6 +59,7 @@ fn library(scratch: &Scratch, name: &str) -> PathBuf {
     }
     println!("left out: the real library, for {} was not built", built.display());
     let stand_in = scratch.0.join(name);
+    fs::create_dir_all(stand_in.parent().unwrap()).unwrap();
     fs::write(&stand_in, "not built").unwrap();
     stand_in
 }
@@ -71,6 +72,7 @@ fn run(arguments: &[&str], to: &Scratch, libraries: &Libraries) -> Output {
         .env("DESTDIR", &to.0)
         .env("PROVIDER", &libraries.0[0])
         .env("PRELOADED", &libraries.0[1])
+        .env("VERBS", &libraries.0[2])
         .output()
         .unwrap()
 }
@@ -87,6 +89,8 @@ fn everything_is_installed_where_its_users_look_and_removed() {
         "bin/weft",
         "lib64/libfabric/libweft-fi.so",
         "lib64/libweft-mpi.so",
+        "lib64/weft/verbs/libibverbs.so.1",
+        "lib64/weft/verbs/libibverbs.so",
         "lib64/pkgconfig/weft-fi.pc",
         "share/man/man1/weft.1",
         "share/man/man1/weft-perf.1",
@@ -146,7 +150,7 @@ fn pkg_config_names_the_directory(to: &Scratch) {
 #[test]
 fn what_was_not_built_is_named() {
     let to = Scratch::new("nothing");
-    let nothing = Libraries(["fi", "mpi"].map(|what| format!("/nonexistent/libweft_{what}.so").into()));
+    let nothing = Libraries(["fi", "mpi", "verbs"].map(|what| format!("/nonexistent/libweft_{what}.so").into()));
     let output = run(&[], &to, &nothing);
     assert_eq!(output.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
