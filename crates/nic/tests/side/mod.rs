@@ -1,5 +1,4 @@
 //! An endpoint in virtual time.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use core::time::Duration;
 use std::net::SocketAddr;

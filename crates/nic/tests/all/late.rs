@@ -1,10 +1,8 @@
 //! A peer whose host takes the connection, and whose program does not answer.
 
-mod side;
-
 use core::time::Duration;
 
-use side::Side;
+use crate::side::Side;
 use weft_nic::{
     AttemptFailure, ConnectionError, EndpointFailure, EndpointSettings, JobKey, ReceivePost, SendPost, Transport,
     Warning,
@@ -68,7 +66,7 @@ fn a_program_that_answers_late_gets_everything() {
     here.endpoint.send(SendPost::new(here.peer(&slow), vec![1; 100])).unwrap();
     world.run(&[&here.nic], REPLY_TIMEOUT - Duration::from_secs(1), || false);
     slow.endpoint.receive(ReceivePost::new(vec![0; 100])).unwrap();
-    side::run(&world, [&here, &slow], [1, 1]);
+    crate::side::run(&world, [&here, &slow], [1, 1]);
     assert!(here.take().iter().chain(&slow.take()).all(|event| event.outcome == Ok(())));
 }
 

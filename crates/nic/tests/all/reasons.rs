@@ -1,10 +1,8 @@
 //! What fails says why.
 
-mod side;
-
 use core::time::Duration;
 
-use side::{LIMIT, Side, connect};
+use crate::side::{LIMIT, Side, connect};
 use weft_nic::{
     AttemptFailure, ConnectionError, EndpointFailure, EndpointSettings, Level, Limits, Match, Progress, ReceivePost,
     SendPost, Settings, TransferPost, Transport, Warning,
@@ -128,7 +126,7 @@ fn callers_of_a_process_without_descriptors_are_told_so() {
     assert_eq!(there.take_warnings(), [Warning::NoDescriptors { limit: None }], "said once");
     first.endpoint.send(SendPost::new(first.peer(&there), vec![1])).unwrap();
     there.endpoint.receive(ReceivePost::new(vec![0; 8])).unwrap();
-    side::run(&world, [&first, &there], [1, 1]);
+    crate::side::run(&world, [&first, &there], [1, 1]);
     assert!(first.take().iter().chain(&there.take()).all(|event| event.outcome == Ok(())));
     world.set_behaviour(Behaviour { no_descriptors: false, ..short });
     connect(&world, &callers[0], &there);
@@ -146,7 +144,7 @@ fn callers_wait_a_while_for_descriptors() {
     world.run(&[&caller.nic, &there.nic], Duration::from_millis(800), || false);
     world.set_behaviour(Behaviour { no_descriptors: false, ..short });
     there.endpoint.receive(ReceivePost::new(vec![0; 8])).unwrap();
-    side::run(&world, [&caller, &there], [1, 1]);
+    crate::side::run(&world, [&caller, &there], [1, 1]);
     assert!(caller.take().iter().chain(&there.take()).all(|event| event.outcome == Ok(())));
     assert_eq!(there.take_warnings(), []);
 }

@@ -1,12 +1,10 @@
 //! Message endpoints in virtual time: who connects to whom, in which order things happen, and what becomes of requests
 //! when a connection ends.
 
-mod side;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use side::{LIMIT, Side, WINDOW, connect, run};
+use crate::side::{LIMIT, Side, WINDOW, connect, run};
 use weft_base::{MessageNumber, PeerId, Stag};
 use weft_memory::{Combine, Element};
 use weft_mpa::{Extensions, Initiator, Offer};

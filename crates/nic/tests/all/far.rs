@@ -1,10 +1,8 @@
 //! Endpoints far from each other, in virtual time: how many round trips messages and reads take.
 
-mod side;
-
 use core::time::Duration;
 
-use side::{Side, connect, run};
+use crate::side::{Side, connect, run};
 use weft_message::Settings;
 use weft_nic::{ReceivePost, SendPost, TransferPost};
 use weft_simulate::{Behaviour, World};

@@ -1,11 +1,9 @@
 //! Callers that come and go, more of them than an endpoint may know at a time.
 
-mod side;
-
 use core::time::Duration;
 use std::collections::HashSet;
 
-use side::{LIMIT, Side};
+use crate::side::{LIMIT, Side};
 use weft_base::PeerId;
 use weft_nic::{Address, EndpointError, EndpointSettings, Match, ReceivePost, SendPost};
 use weft_simulate::{Behaviour, World};

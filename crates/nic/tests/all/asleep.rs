@@ -1,11 +1,9 @@
 //! Peers whose program sleeps while a connection to them is opened, and whose host takes it: they are waited for.
 
-mod side;
-
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use side::{LIMIT, Side};
+use crate::side::{LIMIT, Side};
 use weft_mpa::ReadyKinds;
 use weft_nic::{
     Address, ConnectionError, EndpointError, EndpointFailure, EndpointSettings, JobKey, MpaOffer, Offer, Progress,
