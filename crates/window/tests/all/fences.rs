@@ -5,9 +5,7 @@
 
 use weft_window::{CreateError, Fence, Load, Shape};
 
-mod world;
-
-use world::{Network, Scenario, run};
+use crate::world::{Network, Scenario, run};
 
 const FENCES: [Fence; 7] = [
     Fence::TwoSided,
@@ -115,7 +113,7 @@ fn what_a_fence_lacks_is_said() {
     let refused = |fence, notices, network| {
         let mut scenario = Scenario::new(1, fence, network);
         (scenario.notices, scenario.flush) = (notices, false);
-        world::make(&scenario, 0).map(|window| window.fence_kind())
+        crate::world::make(&scenario, 0).map(|window| window.fence_kind())
     };
     for fence in [Fence::RemoteImmediate, Fence::Counted, Fence::Neighbour] {
         assert_eq!(refused(fence, false, Network::Ordered), Err(CreateError::NoNotices(fence)));
