@@ -39,7 +39,7 @@ def rping_pair(context, size, count):
     expect_pings("the server", server.text(), count, "server ping data")
 
 
-case("guest/rping-64", size=64, count=100)(rping_pair)
+case("guest/rping-64", essential=True, size=64, count=100)(rping_pair)
 case("guest/rping-65000", size=65000, count=20)(rping_pair)
 case("guest/rping-64-crc", switches={"mpa_crc_required": 1}, size=64, count=100)(rping_pair)
 case("guest/rping-64-peer-to-peer", switches={"peer_to_peer": 1}, size=64, count=100)(rping_pair)

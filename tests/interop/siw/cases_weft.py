@@ -14,9 +14,10 @@ from vm import HOST, RDMA_SERVER_PORT, RPING_PORT
 
 # rping's smallest buffer is 23 bytes (it refuses 16), so that stands for the smallest size.
 SIZES = {23: 20, 64: 1000, 1500: 20, 4096: 20, 65000: 1000}
-# What is left of them when all splits are tried in little time.
-ESSENTIAL_SIZES = (64, 65000)
-ESSENTIAL_COUNT = 50
+# As many rounds are enough when there is little time.
+SHORT_COUNT = 50
+# What every split is tried with then: each two of role, size and CRC once.
+ESSENTIAL = {("client", 64, "on"), ("server", 64, "off"), ("client", 65000, "off"), ("server", 65000, "on")}
 
 # A program that has lost its peer must have said so and ended after this time.
 END_TIMEOUT_S = 30
@@ -85,11 +86,9 @@ def weft_is_server(context, size, count, options=()):
 
 for one_size, one_count in SIZES.items():
     for crc in ("on", "off"):
-        arguments = {"size": one_size, "count": one_count, "options": ("--crc", crc)}
-        if one_size in ESSENTIAL_SIZES:
-            arguments["essential"] = {"count": ESSENTIAL_COUNT}
-        case(f"weft/rping-client-{one_size}-crc-{crc}", **arguments)(weft_is_client)
-        case(f"weft/rping-server-{one_size}-crc-{crc}", **arguments)(weft_is_server)
+        for role, function in (("client", weft_is_client), ("server", weft_is_server)):
+            case(f"weft/rping-{role}-{one_size}-crc-{crc}", short={"count": min(one_count, SHORT_COUNT)},
+                 essential=(role, one_size, crc) in ESSENTIAL, size=one_size, count=one_count, options=("--crc", crc))(function)
 
 FEW = {"size": 4096, "count": 20}
 case("weft/rping-client-plain", options=("--plain",), **FEW)(weft_is_client)
@@ -100,7 +99,7 @@ case("weft/rping-server-crc-required", switches={"mpa_crc_required": 1}, options
 case("weft/rping-client-crc-required", switches={"mpa_crc_required": 1}, options=("--crc", "on"), **FEW)(weft_is_client)
 case("weft/rping-client-crc-forbidden", switches={"mpa_crc_strict": 1}, options=("--crc", "off"), **FEW)(weft_is_client)
 case("weft/rping-server-crc-forbidden", switches={"mpa_crc_strict": 1}, options=("--crc", "off"), **FEW)(weft_is_server)
-case("weft/rping-server-peer-to-peer", switches={"peer_to_peer": 1}, essential={}, **FEW)(weft_is_server)
+case("weft/rping-server-peer-to-peer", switches={"peer_to_peer": 1}, essential=True, **FEW)(weft_is_server)
 
 
 # --- messages of rdmacm-utils
@@ -199,7 +198,7 @@ def server_markers(context):
 # --- errors in full operation
 
 
-@case("weft/bad-stag-is-answered", essential={})
+@case("weft/bad-stag-is-answered", essential=True)
 def bad_stag(context):
     """weft writes to STag 0xdeadbeef; siw's Terminate is read rightly although siw swaps its nibbles."""
     context.guest_server(f"rping -s -p {RPING_PORT}", RPING_PORT)
@@ -245,7 +244,7 @@ def flip_crc(wanted_direction, wanted_number):
     return change
 
 
-@case("weft/server-terminates-on-bad-crc", essential={})
+@case("weft/server-terminates-on-bad-crc", essential=True)
 def server_bad_crc(context):
     """A CRC of siw's is damaged on its way: weft sends Terminate 2/0/2, says CRC, and ends; so does rping."""
     proxy, server, client = through_proxy_to_server(context, flip_crc(True, 2))
@@ -254,7 +253,7 @@ def server_bad_crc(context):
     await_disconnect(client)
 
 
-@case("weft/client-terminates-on-bad-crc", essential={})
+@case("weft/client-terminates-on-bad-crc", essential=True)
 def client_bad_crc(context):
     """The same, with weft as the client."""
     proxy, client, _ = through_proxy_to_siw(context, flip_crc(False, 2))
@@ -270,7 +269,7 @@ def new_stag(from_initiator, _, segment):
     return None
 
 
-@case("weft/client-terminates-on-bad-stag", essential={})
+@case("weft/client-terminates-on-bad-stag", essential=True)
 def client_bad_stag(context):
     """The STag of siw's write is changed on its way: weft sends Terminate 1/1/0, says STag, and ends."""
     proxy, client, _ = through_proxy_to_siw(context, new_stag)
@@ -278,7 +277,7 @@ def client_bad_stag(context):
     expect_weft_terminates(context, proxy, True, "11 00")
 
 
-@case("weft/server-terminates-on-bad-read-stag", essential={})
+@case("weft/server-terminates-on-bad-read-stag", essential=True)
 def server_bad_read_stag(context):
     """A read request for an STag that weft never gave out: weft sends Terminate 0/1/0 (RFC 5040 section 4.8), says STag."""
     port = free_port()
@@ -335,7 +334,7 @@ def endless(context, server_in_guest, *options):
     return program, job
 
 
-@case("weft/client-siw-is-killed", essential={})
+@case("weft/client-siw-is-killed", essential=True)
 def client_siw_killed(context):
     """rping -s is killed in mid-transfer: weft rping -c ends with an error that says so."""
     program, job = endless(context, True)
@@ -343,7 +342,7 @@ def client_siw_killed(context):
     wait_error("weft rping -c", program, GONE)
 
 
-@case("weft/server-siw-is-killed", essential={})
+@case("weft/server-siw-is-killed", essential=True)
 def server_siw_killed(context):
     """rping -c is killed in mid-transfer: weft rping -s ends with an error that says so."""
     program, job = endless(context, False)
@@ -362,7 +361,7 @@ def client_siw_silent(context):
         os.kill(context.vm.process.pid, signal.SIGCONT)
 
 
-@case("weft/weft-is-killed", essential={})
+@case("weft/weft-is-killed", essential=True)
 def weft_killed(context):
     """weft rping -s is killed in mid-transfer: siw sees the connection end."""
     program, job = endless(context, False)

@@ -37,8 +37,10 @@ class Case:
     arguments: dict
     switches: dict
     what: str
-    # None, or the arguments with which it is short and still shows whether a split works.
-    essential: Optional[dict]
+    # Arguments with which it is short.
+    short: dict
+    # Whether it is one of those for each split, when there is little time; of those without weft, for the first.
+    is_essential: bool
     split: str = SPLITS[0]
 
     def run(self, context):
@@ -57,16 +59,16 @@ class Case:
         return replace(self, split=split)
 
     def shortened(self):
-        return replace(self, arguments={**self.arguments, **self.essential})
+        return replace(self, arguments={**self.arguments, **self.short})
 
 
-def case(name, switches=None, essential=None, **arguments):
+def case(name, switches=None, short=None, essential=False, **arguments):
     """Declares a case. `switches` are siw's; the first line of the function's comment says what the case shows.
-    `essential` makes it one of those that every split is tried with when there is no time for all; it may name arguments that make the case
-    shorter."""
+    When there is no time for all, every split is tried with those that are `essential`, and the first one with all that
+    need weft; each then has the arguments that `short` names."""
     def declare(function):
         what = (function.__doc__ or "").strip().split("\n")[0]
-        CASES.append(Case(name, function, arguments, switches or {}, what, essential))
+        CASES.append(Case(name, function, arguments, switches or {}, what, short or {}, essential))
         return function
     return declare
 
@@ -304,15 +306,17 @@ class alarm:
 
 
 def with_splits(cases, splits, essential_only=False):
-    """The cases that need weft, once for each split; the others belong to the first split. With `essential_only` each split but the first
-    gets only what is essential of them, and that in short with each. Returns (cases, those that were left out for that)."""
+    """The cases that need weft, once for each split; the others belong to the first split. With `essential_only` only
+    what is essential, but for those with weft of the first split, and all in short. Returns (cases, those that were left
+    out for that)."""
     chosen, left_out = [], []
     for split in splits:
         first = split == SPLITS[0]
         of_split = [c.with_split(split) for c in cases if c.needs_weft() or first]
         if essential_only:
-            left_out += [c for c in of_split if c.essential is None and not first]
-            of_split = [c if c.essential is None else c.shortened() for c in of_split if c.essential is not None or first]
+            is_left = lambda c: not c.is_essential and not (first and c.needs_weft())  # noqa: E731
+            left_out += [c for c in of_split if is_left(c)]
+            of_split = [c.shortened() for c in of_split if not is_left(c)]
         chosen += of_split
     return chosen, left_out
 
