@@ -16,16 +16,16 @@ test: ## Run everything that is checked, with a summary at the end
 	@scripts/test
 
 interop: ## Run Weft against Linux siw in a virtual machine, with all its splits, and let tshark read its traffic
-	@scripts/test packages build siw_splits tshark_splits
+	@scripts/test packages release siw_splits tshark_splits
 
 test-mpi: ## Run all MPI programs with all MPI libraries over Weft's provider, not only what is essential
-	@scripts/test packages build mpi_all mpi_iwarp mpi_loss mpi_no_udp
+	@scripts/test packages release mpi_all mpi_iwarp_all mpi_edge_all mpi_loss mpi_no_udp
 
 test-mpi4py: ## Run the tests of mpi4py with MPICH over Weft and over libfabric's tcp, and compare
-	@scripts/test packages build mpi4py
+	@scripts/test packages release mpi4py
 
 test-verbs: ## Run Debian's programs for libibverbs over Weft, on one host and between two of a lab
-	@scripts/test packages build verbs
+	@scripts/test packages release verbs
 
 mutations: ## Take rules out of the code, one at a time (hours): the simulations must see each
 	@scripts/test all_mutations

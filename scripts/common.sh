@@ -14,6 +14,11 @@ target_directory() {
     echo "${CARGO_TARGET_DIR:-target}"
 }
 
+# Where tools are that the scripts need and had to build: outside of this folder, for another clone needs the same.
+tools_directory() {
+    echo "${XDG_CACHE_HOME:-${HOME:-$PWD}/.cache}/weft/tools"
+}
+
 # Makes sure that there is a Rust toolchain and a linker.
 need_rust() {
     if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
