@@ -24,7 +24,7 @@ const LEVELS: [&[&str]; 9] = [
     &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-scenario"],
     &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
-    &["weft-provider", "weft-verbs-abi", "weft-command", "weft-wan"],
+    &["weft-provider", "weft-verbs-abi", "weft-command", "weft-wan", "weft-fuzz"],
     &["weft-perf", "weft-mpi"],
     &["weft-demo"],
     &["weft-cli"],
@@ -87,7 +87,7 @@ fn the_workspace_keeps_the_import_rule() {
 #[test]
 fn every_dependency_has_its_reason() {
     let mut used: BTreeSet<String> = packages(&metadata()).into_iter().flat_map(|package| package.outside).collect();
-    // The fuzz crate is a workspace of its own.
+    // The programs for cargo-fuzz are a workspace of their own.
     used.insert("libfuzzer-sys".to_owned());
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dependencies.md")).unwrap();
     let wrong = compare(&used, &page);

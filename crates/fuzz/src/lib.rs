@@ -1,10 +1,10 @@
 //! What is fuzzed, as ordinary functions of bytes. A panic is a finding.
 //!
-//! `cargo fuzz run <target>` (nightly) looks for new inputs without end; `cargo test --no-default-features` here runs
-//! every target on its seeds and on a bounded number of inputs made from them, the same ones each time.
+//! `cargo fuzz run <target>` (nightly, in `fuzz/`) makes new inputs without end; `cargo test` here runs every target on
+//! its seeds and on a bounded number of inputs made from them, the same ones each time.
 //!
-//! To add a target: a function here, a row in [`TARGETS`], a five-line file in `fuzz_targets`, a `[[bin]]` in
-//! `Cargo.toml`.
+//! To add a target: a function here, a row in [`TARGETS`], a five-line file in `fuzz/fuzz_targets`, a `[[bin]]` in
+//! `fuzz/Cargo.toml`.
 #![forbid(unsafe_code)]
 
 mod edge;

@@ -41,10 +41,10 @@ fn run(target: &Target, input: &[u8]) {
     }
 }
 
-/// The seeds, and the inputs in `corpus/<target>` if there are any.
+/// The seeds, and the inputs in `fuzz/corpus/<target>`, where cargo-fuzz keeps them, if there are any.
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let mut inputs = (target.seeds)();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = files.map(|file| file.path()).collect();
     paths.sort();
