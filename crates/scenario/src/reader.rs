@@ -37,8 +37,9 @@ impl Scenario {
     /// What is wrong with it first, with its line.
     pub fn parse(text: &str, mut files: impl FnMut(&str) -> Result<String, String>) -> Result<Self, ScenarioError> {
         if text.len() > TEXT_BYTES {
-            let message = format!("a scenario has at most {TEXT_BYTES} bytes, and this one {}", text.len());
-            return Err(ScenarioError { line: 0, message });
+            let line = 1 + text.bytes().take(TEXT_BYTES).filter(|byte| *byte == b'\n').count();
+            let message = format!("a scenario has at most {TEXT_BYTES} bytes, and this line goes beyond them");
+            return Err(ScenarioError { line, message });
         }
         Reader { text, files: &mut files, lines: HashMap::new() }.read()
     }
@@ -333,10 +334,20 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_refused() {
-        assert!(read(&"#".repeat(TEXT_BYTES + 1)).unwrap_err().message.contains("at most"));
+        for (text, line) in [
+            ("#".repeat(TEXT_BYTES + 1), 1),
+            ("# \n".repeat(TEXT_BYTES), TEXT_BYTES / 3 + 1),
+            // The last line that ends in time is not the one that goes beyond.
+            ("#".repeat(TEXT_BYTES - 1) + "\n#", 2),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.line == line && error.message.contains("at most"), "{error}");
+        }
+        assert!(read(&("#".repeat(TEXT_BYTES - 1) + "\n")).is_ok());
         let step = |number: usize| format!("[[step]]\nat=\"{number}s\"\nboth.delay=\"{number}us\"\n");
         let text: String = (1..=STEPS).map(step).collect();
-        assert!(read(&text).unwrap_err().message.contains("steps"));
+        let error = read(&text).unwrap_err();
+        assert!(error.message.contains("steps") && error.line == 3 * (STEPS - 1) + 1, "{error}");
     }
 
     #[test]

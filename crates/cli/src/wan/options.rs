@@ -1,10 +1,11 @@
 //! What lies between, as options say it: a file, or the keys of a scenario one by one.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
-use weft_scenario::KEYS;
+use weft_scenario::{KEYS, TEXT_BYTES};
 use weft_wan::WanError;
 
 use super::shared::failure;
@@ -147,7 +148,15 @@ fn table<'a>(text: &mut String, name: &str, pairs: impl Iterator<Item = (&'a str
 
 /// The scenario of a file.
 pub(super) fn read(file: &Path) -> Result<Source, Failure> {
-    let text = fs::read_to_string(file).map_err(Failure::while_doing(file.display()))?;
+    let mut text = Vec::new();
+    // One that is longer is refused by what is read of it, with its line.
+    let read = File::open(file).and_then(|input| input.take(TEXT_BYTES as u64 + 1).read_to_end(&mut text));
+    read.map_err(Failure::while_doing(file.display()))?;
+    let text = String::from_utf8(text).or_else(|error| {
+        let is_long = error.as_bytes().len() > TEXT_BYTES;
+        let cannot = || Failure::Usage(format!("{}: this is no text in UTF-8", file.display()));
+        if is_long { Ok(String::from_utf8_lossy(error.as_bytes()).into_owned()) } else { Err(cannot()) }
+    })?;
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     Ok(Source { text, folder, file: Some(file.to_owned()) })
 }
