@@ -13,7 +13,7 @@ use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion, ProtectionDomain, QueuePair,
     QueuePairOptions, RemoteMemory, Settings, Stag, Status, WorkRequest,
 };
-use weft_lab::{BridgeProgram, Host, Lab, Link, Plan, Shape};
+use weft_lab::{BridgeProgram, Carrier, Host, Lab, Link, Plan, Shape};
 
 /// The variable that says to a worker what it does.
 const ROLE: &str = "WEFT_EARLY_ROLE";
@@ -39,7 +39,14 @@ fn pattern(from: usize, length: usize) -> Vec<u8> {
 }
 
 fn lab() -> Option<Lab> {
-    let mut lab = match Lab::up(&Plan { links: 1, rate: None, switch: true, offloads: false, ..Plan::default() }) {
+    let mut lab = match Lab::up(&Plan {
+        links: 1,
+        rate: None,
+        switch: true,
+        offloads: false,
+        carrier: Some(Carrier::Rings),
+        ..Plan::default()
+    }) {
         Ok(lab) => lab,
         Err(error) if error.cannot_be_had() => {
             println!("skipped: {error}");

@@ -293,6 +293,10 @@ fn a_link_is_shaped_shown_and_outlived_by_its_lab() {
     let links: Vec<Value> = serde_json::from_slice(&runtime.lab(&["links", "--json"]).stdout).unwrap();
     assert_eq!((&links[1]["to_host"]["delay_ns"], &links[1]["from_host"]["delay_ns"]), (&json!(30_000_000), &json!(0)));
     assert!(said(&runtime.lab(&["links"])).contains("delay 30ms, duplicate 100 %"));
+    // A packet queue makes no copies.
+    assert_eq!(links[1]["carrier"], "rings");
+    let refused = runtime.lab(&["shape", "rail0", "--duplicate", "1", "--carrier", "queue"]);
+    assert!(refused.status.code() == Some(2) && said(&refused).contains("--carrier rings"), "{}", said(&refused));
 
     assert_eq!(said(&runtime.lab(&["shape", "rail0", "--off"])), "Link rail0 of lab lab has no shape.\n");
     assert_eq!(said(&runtime.lab(&["down"])), "Lab lab is down.\n");
@@ -708,6 +712,7 @@ fn clusters_are_made_from_a_line_or_a_file_named_drawn_and_shaped_while_they_are
     let links: Value = serde_json::from_slice(&runtime.lab(&["links", "--json"]).stdout).unwrap();
     assert_eq!(links[4]["between"], json!(["a", "b"]));
     assert_eq!(links[4]["back"]["delay_ns"], 7_000_000);
+    assert!(links[4]["carrier"].is_string() && links[0]["carrier"].is_null(), "{links}");
     for (cut, shown) in [
         (&["cut", "wan", "--way", "silent"][..], r#"["silent"]"#),
         (&["cut", "b-a", "--way", "send"], r#"["silent","b to a"]"#),

@@ -8,7 +8,7 @@ mod running;
 use std::time::Duration;
 
 use running::{Running, weft, words};
-use weft_lab::{BridgeProgram, Lab, Link, Plan, Shape};
+use weft_lab::{BridgeProgram, Carrier, Lab, Link, Plan, Shape};
 
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 /// Addresses of the link that no kernel has, with the options that make them ours.
@@ -33,7 +33,14 @@ fn lab() -> Option<Lab> {
 
 /// Whose hosts leave segmentation to their devices or not.
 fn shaped(offloads: bool, shape: &Shape) -> Option<Lab> {
-    let mut lab = match Lab::up(&Plan { links: 1, rate: None, switch: true, offloads, ..Plan::default() }) {
+    let mut lab = match Lab::up(&Plan {
+        links: 1,
+        rate: None,
+        switch: true,
+        offloads,
+        carrier: Some(Carrier::Rings),
+        ..Plan::default()
+    }) {
         Ok(lab) => lab,
         Err(error) if error.cannot_be_had() => {
             println!("skipped: {error}");

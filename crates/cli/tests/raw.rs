@@ -16,7 +16,7 @@ use weft::verbs::{
     WorkRequest,
 };
 use weft_driver::PacketSocket;
-use weft_lab::{BridgeProgram, Host, Lab, Link, Plan, Shape, Way};
+use weft_lab::{BridgeProgram, Carrier, Host, Lab, Link, Plan, Shape, Way};
 use weft_wire::raw::{ETHER_TYPE, HEADER_LENGTH_IPV6, Header};
 
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
@@ -61,7 +61,7 @@ fn pattern(round: u64) -> Vec<u8> {
 }
 
 fn bare_lab(links: usize) -> Option<Lab> {
-    match Lab::up(&Plan { links, rate: None, switch: true, ..Plan::default() }) {
+    match Lab::up(&Plan { links, rate: None, switch: true, carrier: Some(Carrier::Rings), ..Plan::default() }) {
         Ok(lab) => Some(lab),
         Err(error) if error.cannot_be_had() => {
             println!("skipped: {error}");

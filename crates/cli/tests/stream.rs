@@ -17,7 +17,7 @@ use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion, QueuePair, QueuePairOptions,
     Settings, WorkRequest,
 };
-use weft_lab::{BridgeProgram, Host, Lab, Link, Plan, Shape};
+use weft_lab::{BridgeProgram, Carrier, Host, Lab, Link, Plan, Shape};
 
 /// The variable that says to a worker what it does.
 const ROLE: &str = "WEFT_STREAM_ROLE";
@@ -39,7 +39,14 @@ fn bytes(seed: usize) -> Vec<u8> {
 }
 
 fn lab() -> Option<Lab> {
-    let mut lab = match Lab::up(&Plan { links: 1, rate: None, switch: true, offloads: false, ..Plan::default() }) {
+    let mut lab = match Lab::up(&Plan {
+        links: 1,
+        rate: None,
+        switch: true,
+        offloads: false,
+        carrier: Some(Carrier::Rings),
+        ..Plan::default()
+    }) {
         Ok(lab) => lab,
         Err(error) if error.cannot_be_had() => {
             println!("skipped: {error}");

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use crate::error::LabError;
 use crate::host::Host;
 use crate::link::{Link, WanCut, Way};
-use crate::network::{self, Commands, Interface};
+use crate::network::{self, Commands, Limit};
 use crate::plan::Plan;
 use crate::process::Process;
 
@@ -50,7 +50,7 @@ impl Way {
     }
 
     /// What is to be done at the host's own end of its cable, and at the other.
-    const fn steps(self) -> [Option<Step>; 2] {
+    pub(crate) const fn steps(self) -> [Option<Step>; 2] {
         match self {
             Self::Carrier => [None, Some(Step::Down)],
             Self::Silent => [Some(Step::Drop), Some(Step::Drop)],
@@ -90,14 +90,23 @@ impl WanCut {
     }
 }
 
+/// What an end of a link has beside what the lab gave it from the start, when it is mended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mending {
+    /// What leaves there.
+    pub(crate) limit: Option<Limit>,
+    /// Lines for `ip -batch`: the ways that the kernel forgets with an interface that goes down.
+    pub(crate) ways: String,
+}
+
 /// What `ip` and `tc` are told at an end of a link between clusters, which has no rate of the lab's.
-pub(crate) fn wan_commands(interface: &str, step: Step) -> Commands {
+pub(crate) fn wan_commands(interface: &str, step: Step, mending: &Mending, mtu: u32) -> Commands {
     match step {
         Step::Down => Commands { ip: format!("link set {interface} down\n"), tc: String::new() },
         Step::Drop => Commands { ip: String::new(), tc: format!("qdisc replace dev {interface} root blackhole\n") },
         Step::Mend => Commands {
-            ip: format!("link set {interface} up\n"),
-            tc: format!("qdisc replace dev {interface} root noqueue\n"),
+            ip: format!("link set {interface} up\n") + &mending.ways,
+            tc: network::limit(interface, mending.limit, mtu),
         },
     }
 }
@@ -109,6 +118,7 @@ pub(crate) fn commands(
     rail: usize,
     step: Step,
     congestion_control: Option<&str>,
+    mending: &Mending,
 ) -> Commands {
     let End { interface, host, .. } = end;
     match step {
@@ -121,8 +131,9 @@ pub(crate) fn commands(
                     let rail = &hosts[host].rails()[rail];
                     let way = congestion_control.map(|name| network::congestion_route(rail, name));
                     network::address_v6(rail) + &way.unwrap_or_default()
-                }),
-            tc: network::shaping(&[Interface { name: interface.clone(), rail }], plan),
+                })
+                + &mending.ways,
+            tc: network::limit(interface, mending.limit, plan.mtu),
         },
     }
 }
@@ -130,6 +141,7 @@ pub(crate) fn commands(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::BitsPerSecond;
 
     #[test]
     fn links_are_read_and_written() {
@@ -169,9 +181,16 @@ mod tests {
         assert_eq!([0, 1].map(|end| WanCut::Carrier.at(end)), [[None, down]; 2]);
         assert_eq!([0, 1].map(|end| WanCut::Silent.at(end)), [[drop, None]; 2]);
         assert_eq!([0, 1].map(|end| WanCut::From(1).at(end)), [[None, None], [drop, None]]);
-        assert_eq!(wan_commands("wan0r0", Step::Drop).tc, "qdisc replace dev wan0r0 root blackhole\n");
-        assert_eq!(wan_commands("wan0r0", Step::Mend).tc, "qdisc replace dev wan0r0 root noqueue\n");
-        assert_eq!(wan_commands("w0r0s1", Step::Mend).ip, "link set w0r0s1 up\n");
+        let commands = |interface, step, mending| wan_commands(interface, step, &mending, 1500);
+        let mending = Mending::default;
+        assert_eq!(commands("wan0r0", Step::Drop, mending()).tc, "qdisc replace dev wan0r0 root blackhole\n");
+        assert_eq!(commands("wan0r0", Step::Mend, mending()).tc, "qdisc replace dev wan0r0 root noqueue\n");
+        assert_eq!(commands("w0r0s1", Step::Mend, mending()).ip, "link set w0r0s1 up\n");
+        // What the kernel forgets, and what a cut has replaced.
+        let limit = Some(Limit { rate: BitsPerSecond(1_000_000_000), queue_bytes: Some(500_000) });
+        let Commands { ip, tc } = commands("w0r0s1", Step::Mend, Mending { limit, ways: "route\n".to_owned() });
+        assert_eq!(ip, "link set w0r0s1 up\nroute\n");
+        assert!(tc.contains("rate 1000000000bit") && tc.contains("limit 500000b"), "{tc}");
     }
 
     #[test]

@@ -22,6 +22,7 @@
 
 mod bridge;
 mod bridge_process;
+mod carrier;
 mod cluster;
 mod cut;
 mod error;
@@ -30,23 +31,29 @@ mod host;
 mod lateness;
 mod limits;
 mod link;
+mod netlink;
 mod network;
+mod packet_queue;
 mod plan;
 mod process;
 mod ring_port;
+mod routing;
 mod shape;
+mod shaping;
 mod tools;
 mod up;
 mod wan;
 
 pub use bridge::serve_bridge;
 pub use bridge_process::BridgeProgram;
+pub use carrier::Carrier;
 pub use cluster::{CLUSTERS, Cluster, LONGEST_NAME, WanLink, check_name};
 pub use error::LabError;
 pub use host::{Host, Rail};
 pub use lateness::{Lateness, LatenessLog};
 pub use limits::{BitsPerSecond, HOSTS, LINKS, MTU, RATE};
 pub use link::{Link, WanCut, Way};
+pub use packet_queue::{KeptPacket, PacketQueues, QueueError, QueueNeeds, QueuedPacket, came};
 pub use plan::{Plan, USUAL_CONGESTION_CONTROLS};
 pub use process::Process;
 pub use ring_port::RingPort;

@@ -91,6 +91,20 @@ pub(crate) fn cut_packets(interface: &str, mtu: u32) -> String {
     format!("link set {interface} gso_max_segs 1 gso_max_size {}\n", mtu + FRAME_HEAD)
 }
 
+/// Lines for `ip -batch`: super-packets pass this interface whole again.
+pub(crate) fn whole_packets(interface: &str) -> String {
+    format!("link set {interface} gso_max_segs {MOST_SEGMENTS} gso_max_size {LARGEST_SEND}\n")
+}
+
+/// Lines for `ip -batch`: whoever uses this interface asks anew for its neighbours.
+pub(crate) fn forget_neighbours(interface: &str) -> String {
+    format!("neighbour flush dev {interface}\n")
+}
+
+/// What Linux sends as one by default: GSO_MAX_SEGS, GSO_LEGACY_MAX_SIZE (include/linux/netdevice.h).
+const MOST_SEGMENTS: u32 = 65_535;
+const LARGEST_SEND: u32 = 65_536;
+
 /// Lines for `ip -batch` in a host.
 pub(crate) fn addresses(host: &Host) -> String {
     let mut lines = "link set lo up\n".to_owned();
@@ -151,16 +165,34 @@ pub(crate) struct Interface {
 
 /// Lines for `tc -batch`: what leaves these interfaces keeps to the plan's rate.
 pub(crate) fn shaping(interfaces: &[Interface], plan: &Plan) -> String {
-    let mut lines = String::new();
-    let queue = |rate: BitsPerSecond| {
-        let Bucket { burst_bytes, limit_bytes } = bucket(rate, plan.mtu);
+    let line = |Interface { name, rail }: &Interface| limit(name, plan.rate_of(*rail).map(Limit::of), plan.mtu);
+    interfaces.iter().map(line).collect()
+}
+
+/// What an interface lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) rate: BitsPerSecond,
+    /// What may wait, in bytes; `None`: as a lab has it.
+    pub(crate) queue_bytes: Option<u64>,
+}
+
+impl Limit {
+    /// The rate of a lab's own link.
+    pub(crate) const fn of(rate: BitsPerSecond) -> Self {
+        Self { rate, queue_bytes: None }
+    }
+}
+
+/// A line for `tc -batch`: what leaves this interface keeps to the limit, if there is one.
+pub(crate) fn limit(name: &str, limit: Option<Limit>, mtu: u32) -> String {
+    let queue = |Limit { rate, queue_bytes }| {
+        let Bucket { burst_bytes, limit_bytes } = bucket(rate, mtu);
+        let limit_bytes = queue_bytes.map_or(limit_bytes, |bytes| bytes.max(2 * LARGEST_PACKET));
         format!("tbf rate {}bit burst {burst_bytes}b limit {limit_bytes}b", rate.0)
     };
-    for Interface { name, rail } in interfaces {
-        let queue = plan.rate_of(*rail).map_or_else(|| "noqueue".to_owned(), queue);
-        line(&mut lines, format_args!("qdisc replace dev {name} root {queue}"));
-    }
-    lines
+    let queue = limit.map_or_else(|| "noqueue".to_owned(), queue);
+    format!("qdisc replace dev {name} root {queue}\n")
 }
 
 /// A token bucket.
@@ -229,6 +261,16 @@ mod tests {
     fn before_a_shaped_rail_what_is_longer_than_the_mtu_is_cut() {
         let lines = cut_packets("rail0", 9000);
         assert_eq!(lines, "link set rail0 gso_max_segs 1 gso_max_size 9024\n");
+    }
+
+    #[test]
+    fn a_limit_has_a_queue_in_which_two_super_packets_fit() {
+        let of = |queue_bytes| limit("rail0", Some(Limit { rate: BitsPerSecond(8_000_000_000), queue_bytes }), 1500);
+        let line =
+            |bytes: u64| format!("qdisc replace dev rail0 root tbf rate 8000000000bit burst 1000000b limit {bytes}b\n");
+        assert_eq!([of(None), of(Some(500_000)), of(Some(1))], [4_000_000, 500_000, 139_264].map(line));
+        assert_eq!(limit("rail0", None, 1500), "qdisc replace dev rail0 root noqueue\n");
+        assert_eq!(whole_packets("rail0"), "link set rail0 gso_max_segs 65535 gso_max_size 65536\n");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::carrier::Carrier;
 use crate::cluster::{self, Cluster, WanLink};
 use crate::error::LabError;
 use crate::limits::{BitsPerSecond, HOSTS, LINKS, MTU, RATE};
@@ -48,6 +49,10 @@ pub struct Plan {
     /// The links between clusters.
     #[serde(default)]
     pub wan: Vec<WanLink>,
+    /// By what the packets of links are carried that do something to them. `None`: by packet queues where the shape and
+    /// this system allow it, and by rings elsewhere.
+    #[serde(default)]
+    pub carrier: Option<Carrier>,
 }
 
 impl Default for Plan {
@@ -63,6 +68,7 @@ impl Default for Plan {
             switch: false,
             clusters: Vec::new(),
             wan: Vec::new(),
+            carrier: None,
         }
     }
 }

@@ -103,6 +103,20 @@ impl Shape {
         *self == Self::default()
     }
 
+    /// What of it takes frames one by one in hand, which the kernel's packet queues do not give; `None`: nothing.
+    pub(crate) fn needs_frames(&self) -> Option<&'static str> {
+        match self {
+            Self { duplicate_millionths: 1.., .. } => Some("make copies of packets (duplicate)"),
+            Self { corrupt_millionths: 1.., .. } => Some("flip bits of packets (corrupt)"),
+            _ => None,
+        }
+    }
+
+    /// Whether each packet has a fate of its own, so that super-packets must be cut before.
+    pub(crate) fn needs_single_packets(&self) -> bool {
+        self.loss_millionths > 0 || self.reorder_millionths > 0 || !self.jitter.is_zero()
+    }
+
     const fn shares(&self) -> [(&'static str, u32); 4] {
         [
             ("loss", self.loss_millionths),
@@ -196,6 +210,22 @@ mod tests {
             let message = shape.check().unwrap_err().to_string();
             assert!(message.contains(words), "{message}");
         }
+    }
+
+    #[test]
+    fn what_a_shape_needs_of_its_carrier_is_known() {
+        let none = Shape::default();
+        let delay = Shape { delay: Duration::from_millis(1), ..none.clone() };
+        assert!(!delay.needs_single_packets() && delay.needs_frames().is_none());
+        for single in [
+            Shape { loss_millionths: 1, ..none.clone() },
+            Shape { reorder_millionths: 1, ..none.clone() },
+            Shape { jitter: Duration::from_nanos(1), ..none.clone() },
+        ] {
+            assert!(single.needs_single_packets() && single.needs_frames().is_none());
+        }
+        assert!(Shape { duplicate_millionths: 1, ..none.clone() }.needs_frames().unwrap().contains("duplicate"));
+        assert!(Shape { corrupt_millionths: 1, ..none }.needs_frames().unwrap().contains("corrupt"));
     }
 
     #[test]

@@ -12,12 +12,10 @@ use crate::cut::{self, End, Step};
 use crate::error::LabError;
 use crate::holder::{Holder, Role};
 use crate::host::{self, Host};
-use crate::lateness::Lateness;
 use crate::link::{Link, WanCut, Way};
 use crate::network::{self, Commands, Interface, OFFLOADS};
 use crate::plan::Plan;
 use crate::process::Process;
-use crate::shape::Shape;
 use crate::tools::{self, Tools};
 use crate::wan::{self, Gateway};
 
@@ -28,15 +26,15 @@ const ALLOWED_CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_allowed_conges
 #[derive(Debug)]
 pub struct Lab {
     /// The switch in user space. It ends before its namespace does.
-    bridge: Option<BridgeProcess>,
+    pub(crate) bridge: Option<BridgeProcess>,
     /// The ports of the rails that it carries, by rail and host. Behind the hosts are the gateways of clusters, and
     /// behind the rails the links between those, with their sides.
-    ports: BTreeMap<(usize, usize), PortPlan>,
-    plan: Plan,
-    hosts: Vec<Host>,
+    pub(crate) ports: BTreeMap<(usize, usize), PortPlan>,
+    pub(crate) plan: Plan,
+    pub(crate) hosts: Vec<Host>,
     /// One for each host, one for the switch if there is one, and one for the gateway of each cluster.
     holders: Vec<Holder>,
-    tools: Tools,
+    pub(crate) tools: Tools,
     /// The congestion control that the hosts' routes name, where their namespaces can't have it by default.
     congestion_control: Option<String>,
     /// Each host's cable to each rail, and how it was cut.
@@ -213,90 +211,8 @@ impl Lab {
         self.cuts.iter().filter(is_meant).map(|(.., way)| *way).collect()
     }
 
-    /// Shapes a link from now on, in place of how it was shaped before: a rail once for whatever crosses it, in both
-    /// directions; one host's cable in both directions too. `program` is what is started for it, if it does not run.
-    ///
-    /// The first shape takes the rail from the kernel's bridge; what is under way then is lost. Two hosts that are
-    /// joined directly get a switch then ([`Plan::switch`] has it from the start): all their interfaces are made anew,
-    /// with the same names, addresses and cuts, but other numbers and hardware addresses.
-    ///
-    /// # Errors
-    /// The lab has no such link, or the shape is out of its limits; the programs that do it failed.
-    pub fn shape(&mut self, link: Link, shape: &Shape, program: &BridgeProgram) -> Result<(), LabError> {
-        link.check(&self.plan)?;
-        shape.check()?;
-        if let (Some(rate), Some(own)) = (shape.rate, self.plan.rate_of(link.rail))
-            && rate > own
-        {
-            let words =
-                format!("a rate of {rate} is more than the {own} of the lab's links; make the lab with --rate none");
-            return Err(LabError::Shape(words));
-        }
-        let switch = match self.switch() {
-            Some(switch) => switch,
-            None => self.plug_into_switch()?,
-        };
-        let mut ports = self.ports.clone();
-        let is_new = !ports.contains_key(&(link.rail, 0));
-        for (end, interface, cluster) in self.rail_ports(link.rail) {
-            let plan = ports.entry((link.rail, end)).or_insert_with(|| PortPlan {
-                host: end,
-                rail: wan::lan_segment(cluster, link.rail),
-                interface,
-                from_host: Shape::default(),
-                to_host: Shape::default(),
-            });
-            if link.host.is_none_or(|host| host == end) {
-                plan.to_host = shape.clone();
-                plan.from_host = if link.host.is_some() { shape.clone() } else { Shape::default() };
-            }
-        }
-        if is_new {
-            let names: String = self.rail_ports(link.rail).iter().map(|(_, port, _)| network::unplug(port)).collect();
-            self.batch(switch, &self.tools.ip, &names)?;
-            for host in &self.hosts {
-                let lines = network::cut_packets(&host.rails()[link.rail].interface, self.plan.mtu);
-                self.batch(host.holder(), &self.tools.ip, &lines)?;
-            }
-            for Gateway { place, .. } in self.gateways() {
-                self.batch(place, &self.tools.ip, &network::cut_packets(&wan::lan(link.rail), self.plan.mtu))?;
-            }
-        }
-        self.ports = ports;
-        self.tell_bridge(switch, program)
-    }
-
-    /// What a link between clusters does to frames from now on, there and back, on each rail. `program` is what is
-    /// started for it, if it does not run. The first time, what is under way on the link is lost.
-    ///
-    /// # Errors
-    /// The plan has no such link, or a shape is out of its limits; the programs that do it failed.
-    pub fn shape_wan(&mut self, link: usize, shapes: [&Shape; 2], program: &BridgeProgram) -> Result<(), LabError> {
-        let (joined, switch) = self.wan_link(link)?;
-        shapes.into_iter().try_for_each(Shape::check)?;
-        let mut ports = self.ports.clone();
-        let gateways = self.gateways();
-        for rail in 0..self.plan.links {
-            let segment = wan::far_segment(link, rail);
-            for (side, cluster) in joined.between.into_iter().enumerate() {
-                let interface = wan::far_port(link, rail, side);
-                let (from_host, to_host) = (shapes[side].clone(), Shape::default());
-                let plan = PortPlan { host: side, rail: segment, interface, from_host, to_host };
-                if ports.insert((segment, side), plan).is_none() {
-                    let lines = network::cut_packets(&wan::far(link, rail), self.plan.mtu);
-                    self.batch(gateways[cluster].place, &self.tools.ip, &lines)?;
-                    self.batch(switch, &self.tools.ip, &network::unplug(&wan::far_port(link, rail, side)))?;
-                }
-            }
-        }
-        self.ports = ports;
-        let [there, back] = shapes.map(Clone::clone);
-        self.plan.wan[link] = WanLink { there, back, ..joined };
-        self.tell_bridge(switch, program)
-    }
-
     /// A link between clusters, and whose namespace the ports are in at its ends.
-    fn wan_link(&self, link: usize) -> Result<(WanLink, Process), LabError> {
+    pub(crate) fn wan_link(&self, link: usize) -> Result<(WanLink, Process), LabError> {
         let found = self.plan.wan.get(link).cloned().zip(self.switch());
         found.ok_or_else(|| {
             let words = format!("there is no link {link} between clusters; the lab has {}", self.plan.wan.len());
@@ -311,13 +227,14 @@ impl Lab {
         for (side, cluster) in joined.between.into_iter().enumerate() {
             let [at_gateway, at_port] = steps(cluster);
             for rail in 0..self.plan.links {
+                let [gateway, port] = self.wan_mendings(link, rail, side);
                 let ends = [
-                    (gateways[cluster].place, wan::far(link, rail), at_gateway),
-                    (switch, wan::far_port(link, rail, side), at_port),
+                    (gateways[cluster].place, wan::far(link, rail), at_gateway, gateway),
+                    (switch, wan::far_port(link, rail, side), at_port, port),
                 ];
-                for (place, interface, step) in ends {
+                for (place, interface, step, mending) in ends {
                     let Some(step) = step else { continue };
-                    let Commands { ip, tc } = cut::wan_commands(&interface, step);
+                    let Commands { ip, tc } = cut::wan_commands(&interface, step, &mending, self.plan.mtu);
                     self.batch(place, &self.tools.ip, &ip)?;
                     self.batch(place, &self.tools.tc, &tc)?;
                 }
@@ -326,28 +243,8 @@ impl Lab {
         Ok(())
     }
 
-    /// What a host's cable to a rail does to what comes from the host, and to what goes there.
-    pub fn shapes(&self, host: usize, rail: usize) -> [Shape; 2] {
-        let plan = self.ports.get(&(rail, host)).cloned();
-        plan.map_or_else(Default::default, |plan| [plan.from_host, plan.to_host])
-    }
-
-    /// How late frames of shaped links went on, since this was asked last; `None`: there were none, or no link is
-    /// shaped.
-    ///
-    /// # Errors
-    /// The process that carries them has ended.
-    pub fn take_lateness(&self) -> Result<Option<Lateness>, LabError> {
-        self.bridge.as_ref().map_or(Ok(None), BridgeProcess::take_lateness)
-    }
-
-    /// The process that carries the frames of shaped rails, if it runs.
-    pub fn bridge(&self) -> Option<Process> {
-        self.bridge.as_ref().and_then(BridgeProcess::process)
-    }
-
     /// Joins hosts by a switch that were joined directly; whose namespace is the switch's.
-    fn plug_into_switch(&mut self) -> Result<Process, LabError> {
+    pub(crate) fn plug_into_switch(&mut self) -> Result<Process, LabError> {
         let role = Role::default();
         let switch = Holder::start_beside(&self.holders[0], &role, &self.plan, &self.tools)?.finish(false)?;
         let place = switch.process();
@@ -362,18 +259,6 @@ impl Lab {
             self.cut(Link { host: Some(host), rail }, way)?;
         }
         Ok(place)
-    }
-
-    fn tell_bridge(&mut self, switch: Process, program: &BridgeProgram) -> Result<(), LabError> {
-        let ports: Vec<_> = self.ports.values().cloned().collect();
-        if self.bridge().is_none() {
-            self.bridge = None;
-        }
-        let bridge = match &mut self.bridge {
-            Some(bridge) => bridge,
-            none => none.insert(BridgeProcess::start(program, &self.tools.nsenter, switch)?),
-        };
-        bridge.set_ports(ports)
     }
 
     /// The host's end of its cable to a rail, and the other.
@@ -392,7 +277,8 @@ impl Lab {
     fn take(&self, link: Link, steps: &[(End, Step)]) -> Result<(), LabError> {
         for (end, step) in steps {
             let control = self.congestion_control.as_deref();
-            let commands = cut::commands((&self.plan, &self.hosts), end, link.rail, *step, control);
+            let mending = self.rail_mending(end, link.rail);
+            let commands = cut::commands((&self.plan, &self.hosts), end, link.rail, *step, control, &mending);
             self.batch(end.place, &self.tools.ip, &commands.ip)?;
             self.batch(end.place, &self.tools.tc, &commands.tc)?;
         }
@@ -400,7 +286,7 @@ impl Lab {
     }
 
     /// Whose namespace is the switch's.
-    fn switch(&self) -> Option<Process> {
+    pub(crate) fn switch(&self) -> Option<Process> {
         self.plan.has_switch().then(|| self.holders[self.plan.hosts].process())
     }
 
@@ -408,17 +294,9 @@ impl Lab {
         self.plan.hosts + usize::from(self.plan.has_switch())
     }
 
-    fn gateways(&self) -> Vec<Gateway> {
+    pub(crate) fn gateways(&self) -> Vec<Gateway> {
         let gateways = self.holders[self.first_gateway()..].iter().enumerate();
         gateways.map(|(cluster, holder)| Gateway { cluster, place: holder.process() }).collect()
-    }
-
-    /// The switch's ports to a rail: which host each is for, its name, and in which cluster. Behind the hosts, the
-    /// gateways.
-    fn rail_ports(&self, rail: usize) -> Vec<(usize, String, usize)> {
-        let of_hosts = self.hosts.iter().map(|host| (host.index(), network::port(host.index(), rail), host.cluster()));
-        let gateway = |cluster: usize| (self.plan.hosts + cluster, wan::lan_port(cluster, rail), cluster);
-        of_hosts.chain((0..self.plan.clusters.len()).map(gateway)).collect()
     }
 
     /// The gateways of clusters, the links between them, and the ways there.
@@ -476,7 +354,7 @@ impl Lab {
     }
 
     /// Has `ip` or `tc` do what these lines say, if there are any.
-    fn batch(&self, place: Process, tool: &Path, lines: &str) -> Result<(), LabError> {
+    pub(crate) fn batch(&self, place: Process, tool: &Path, lines: &str) -> Result<(), LabError> {
         if lines.is_empty() {
             return Ok(());
         }

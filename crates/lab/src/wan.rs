@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::process::Process;
 
 /// The number of a gateway in the network of a cluster, which no host has.
-const GATEWAY: usize = 254;
+pub(crate) const GATEWAY: usize = 254;
 
 /// The second part of the addresses of links between clusters is the rail's and this.
 const FAR: u8 = 128;
@@ -153,15 +153,15 @@ fn network_v4(cluster: usize, rail: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, small(rail), small(cluster), 0)
 }
 
-fn gateway_v4(cluster: usize, rail: usize) -> Ipv4Addr {
+pub(crate) fn gateway_v4(cluster: usize, rail: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, small(rail), small(cluster), small(GATEWAY))
 }
 
-fn far_v4(link: usize, rail: usize, side: usize) -> Ipv4Addr {
+pub(crate) fn far_v4(link: usize, rail: usize, side: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, FAR + small(rail), small(link), small(side) + 1)
 }
 
-fn far_v6(link: usize, rail: usize, side: usize) -> Ipv6Addr {
+pub(crate) fn far_v6(link: usize, rail: usize, side: usize) -> Ipv6Addr {
     local_v6(usize::from(FAR) + link, rail, side + 1)
 }
 

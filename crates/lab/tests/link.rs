@@ -14,7 +14,7 @@ use kernel::{ROLE, Worker, byte, kernel_calls, kernel_echo, kernel_echo_at, say}
 use weft_base::{
     Backlog, Interest, Listener, Network, Piece, Port, PortError, PortOptions, ReceivePiece, Received, Token,
 };
-use weft_lab::{BridgeProgram, Lab, Link, Plan, Shape, serve_bridge};
+use weft_lab::{BridgeProgram, Carrier, Lab, Link, Plan, Shape, serve_bridge};
 use weft_link::{LinkNetwork, LinkPort};
 use weft_memory::{Limits, Registry};
 
@@ -38,7 +38,14 @@ fn bytes_to_send() -> usize {
 
 /// Two hosts, and a link between them that is as good as any.
 fn good_lab() -> Option<Lab> {
-    match Lab::up(&Plan { links: 1, rate: None, switch: true, offloads: false, ..Plan::default() }) {
+    match Lab::up(&Plan {
+        links: 1,
+        rate: None,
+        switch: true,
+        offloads: false,
+        carrier: Some(Carrier::Rings),
+        ..Plan::default()
+    }) {
         Ok(lab) => Some(lab),
         Err(error) if error.cannot_be_had() => {
             println!("skipped: {error}");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use kernel::{ROLE, Worker, byte, say};
 use weft_base::{Interest, Network, Piece, Port, PortOptions, Token};
-use weft_lab::{BridgeProgram, Lab, Link, Plan, Shape, serve_bridge};
+use weft_lab::{BridgeProgram, Carrier, Lab, Link, Plan, Shape, serve_bridge};
 use weft_link::{LinkNetwork, LinkPort};
 use weft_memory::{Limits, Registry};
 use weft_tcp::Counters;
@@ -24,14 +24,15 @@ const RAIL: Link = Link { host: None, rail: 0 };
 
 /// Two hosts whose devices take frames of 64 KiB, and a rail between them that loses nothing.
 fn lab() -> Option<Lab> {
-    let mut lab = match Lab::up(&Plan { links: 1, rate: None, switch: true, ..Plan::default() }) {
-        Ok(lab) => lab,
-        Err(error) if error.cannot_be_had() => {
-            println!("skipped: {error}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let mut lab =
+        match Lab::up(&Plan { links: 1, rate: None, switch: true, carrier: Some(Carrier::Rings), ..Plan::default() }) {
+            Ok(lab) => lab,
+            Err(error) if error.cannot_be_had() => {
+                println!("skipped: {error}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
     let shape = Shape {
         rate: Some("100M".parse().unwrap()),
         // More than is on the way at once: nothing is dropped.

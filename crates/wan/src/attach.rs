@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
 use weft_driver::interface_names;
-use weft_lab::find_program;
+use weft_lab::{Carrier as Kind, find_program};
 
 use crate::error::WanError;
 use crate::guard::Guard;
 use crate::process::{CarrierProcess, CarrierProgram, StartError};
 use crate::report::Report;
 use crate::serve::{Means, Order};
-use crate::wan::{Kind, check};
+use crate::wan::check;
 
 /// Queues that are tried before it is given up, and the first of them.
 const TRIES: u16 = 64;

@@ -1,6 +1,7 @@
 //! What brings packets and takes them on, and what may change them on the way.
 
 use std::io;
+use std::time::Duration;
 
 use weft_base::Ecn;
 use weft_driver::WaitSet;
@@ -15,9 +16,8 @@ pub(crate) trait Carrier {
     /// Where the header of IP begins in a packet's bytes.
     const IP_AT: usize;
 
-    /// Takes packets in, a batch at most; each with how many bytes of IP it has, of which only the first may be at
-    /// hand. Whether there may be more.
-    fn receive(&mut self, take: impl FnMut(Direction, Packet<Self::Tag>, usize)) -> io::Result<bool>;
+    /// Takes packets in, a batch at most. Whether there may be more.
+    fn receive(&mut self, take: impl FnMut(Direction, Packet<Self::Tag>, Taken)) -> io::Result<bool>;
 
     /// Takes a packet on. `is_changed`: its bytes are not those that came.
     fn put_out(&mut self, direction: Direction, packet: Packet<Self::Tag>, is_changed: bool) -> io::Result<()>;
@@ -33,6 +33,15 @@ pub(crate) trait Carrier {
 
     /// What was dropped because it was longer than the MTU, and what the kernel did not take or could not hand over.
     fn losses(&self) -> Losses;
+}
+
+/// What is known of a packet that was taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// How many bytes of IP it has, of which only the first may be at hand.
+    pub(crate) length: usize,
+    /// How long ago the kernel got it; zero where the kernel does not say.
+    pub(crate) age: Duration,
 }
 
 /// Packets that were lost beside those that the scenario wanted lost.

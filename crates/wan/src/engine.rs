@@ -6,10 +6,10 @@ use std::time::Duration;
 use weft_base::{Clock, Time};
 use weft_driver::WaitSet;
 use weft_emulate::{Link, Packet};
-use weft_lab::LatenessLog;
+use weft_lab::{LatenessLog, came};
 use weft_scenario::{Direction, Scenario};
 
-use crate::carrier::{Carrier, Rewrite};
+use crate::carrier::{Carrier, Rewrite, Taken};
 use crate::ecn::WriteEcn;
 use crate::report::{DirectionReport, Report};
 
@@ -28,6 +28,10 @@ pub(crate) struct Engine<C: Carrier, K> {
     /// What changes packets once their link has let them go, in this order. Translation of addresses would be one more.
     rewrites: Vec<Box<dyn Rewrite>>,
     checked: Time,
+    /// The latest time that the links were told: none of them is told an earlier one.
+    told: Time,
+    /// When packets should have gone on that go with the next flush, and by which way.
+    due: Vec<(usize, Time)>,
 }
 
 /// A packet's tag, and how many bytes of IP it has.
@@ -67,6 +71,8 @@ impl<C: Carrier, K: Clock> Engine<C, K> {
             rewrites: vec![Box::new(WriteEcn)],
             start,
             checked: start,
+            told: start,
+            due: Vec::new(),
             clock,
         }
     }
@@ -88,6 +94,7 @@ impl<C: Carrier, K: Clock> Engine<C, K> {
         let now = self.clock.now();
         self.put_out(now)?;
         self.carrier.flush()?;
+        self.record();
         if now.since(self.checked) >= CHECK_EVERY {
             self.checked = now;
             self.carrier.check()?;
@@ -101,13 +108,15 @@ impl<C: Carrier, K: Clock> Engine<C, K> {
     }
 
     fn take_in(&mut self) -> io::Result<bool> {
-        let Self { carrier, clock, ways, .. } = self;
-        carrier.receive(|direction, packet, length| {
+        let Self { carrier, clock, ways, told, .. } = self;
+        carrier.receive(|direction, packet, Taken { length, age }| {
             let way = &mut ways[index(direction)];
             way.bytes += length as u64;
             let Packet { bytes, ecn, tag } = packet;
+            // It came when the kernel got it, not when it was read.
+            *told = (*told).max(came(clock.now(), age));
             // An MTU that it has is a black hole (RFC 2923 section 2.1): there is nothing to tell.
-            way.link.send_part(Packet { bytes, ecn, tag: (tag, length) }, length, clock.now());
+            way.link.send_part(Packet { bytes, ecn, tag: (tag, length) }, length, *told);
         })
     }
 
@@ -117,6 +126,7 @@ impl<C: Carrier, K: Clock> Engine<C, K> {
     }
 
     fn put_out(&mut self, now: Time) -> io::Result<()> {
+        self.told = self.told.max(now);
         for direction in Direction::ALL {
             let way = &mut self.ways[index(direction)];
             while let Some((due, packet)) = way.link.deliver_timed(now) {
@@ -126,10 +136,21 @@ impl<C: Carrier, K: Clock> Engine<C, K> {
                 let is_changed = changes.fold(self.damages, |is_changed, changes| is_changed | changes);
                 way.delivered_bytes += length as u64;
                 self.carrier.put_out(direction, Packet { bytes, ecn, tag }, is_changed)?;
-                way.lateness.record(self.clock.now().since(due));
+                self.due.push((index(direction), due));
             }
         }
         Ok(())
+    }
+
+    /// Notes how late those were that have gone on.
+    fn record(&mut self) {
+        if self.due.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        for (way, due) in self.due.drain(..) {
+            self.ways[way].lateness.record(now.since(due));
+        }
     }
 
     /// What it has done until now.
@@ -195,11 +216,15 @@ mod tests {
         type Tag = ();
         const IP_AT: usize = 0;
 
-        fn receive(&mut self, mut take: impl FnMut(Direction, Packet<()>, usize)) -> io::Result<bool> {
+        fn receive(&mut self, mut take: impl FnMut(Direction, Packet<()>, Taken)) -> io::Result<bool> {
             for length in self.coming.borrow_mut().drain(..) {
                 let mut bytes = vec![0; length];
                 (bytes[0], bytes[1]) = (0x45, 2);
-                take(Direction::Forward, Packet { bytes, ecn: Ecn::Capable0, tag: () }, length);
+                take(
+                    Direction::Forward,
+                    Packet { bytes, ecn: Ecn::Capable0, tag: () },
+                    Taken { length, age: Duration::ZERO },
+                );
             }
             Ok(false)
         }

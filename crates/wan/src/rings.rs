@@ -1,6 +1,7 @@
 //! Packets by rings at two interfaces: whatever Ethernet carries, whole frames.
 
 use std::io;
+use std::time::Duration;
 
 use weft_base::Ecn;
 use weft_driver::{InterfaceState, WaitSet};
@@ -8,7 +9,7 @@ use weft_emulate::Packet;
 use weft_lab::RingPort;
 use weft_scenario::Direction;
 
-use crate::carrier::{Carrier, Losses};
+use crate::carrier::{Carrier, Losses, Taken};
 use crate::ecn;
 
 /// The header of Ethernet.
@@ -36,14 +37,14 @@ impl Carrier for RingCarrier {
     type Tag = ();
     const IP_AT: usize = ETHERNET;
 
-    fn receive(&mut self, mut take: impl FnMut(Direction, Packet<()>, usize)) -> io::Result<bool> {
+    fn receive(&mut self, mut take: impl FnMut(Direction, Packet<()>, Taken)) -> io::Result<bool> {
         let mut more = false;
         for (port, direction) in self.ports.iter_mut().zip(Direction::ALL) {
             more |= port.receive(|bytes| {
                 let is_ip = bytes.get(TYPE_AT..ETHERNET).is_some_and(|kind| TYPES.iter().any(|ip| ip == kind));
                 let ecn = if is_ip { ecn::read(&bytes[ETHERNET..]) } else { Ecn::NotCapable };
                 let length = bytes.len() - ETHERNET;
-                take(direction, Packet { bytes, ecn, tag: () }, length);
+                take(direction, Packet { bytes, ecn, tag: () }, Taken { length, age: Duration::ZERO });
             });
         }
         Ok(more)

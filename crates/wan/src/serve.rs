@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 use weft_driver::{MonotonicClock, WaitSet, shorten_slice};
+use weft_lab::QueueError;
 use weft_scenario::Scenario;
 
 use crate::carrier::Carrier;
 use crate::engine::Engine;
 use crate::error::WanError;
 use crate::files;
-use crate::queue::{OpenError, QueueCarrier};
+use crate::queue::QueueCarrier;
 use crate::report::Report;
 use crate::rings::RingCarrier;
 
@@ -90,18 +91,18 @@ pub(crate) fn parse(text: &str, folder: &Path) -> Result<Scenario, WanError> {
     Ok(Scenario::parse(text, |name| files::read(&folder.join(name)))?)
 }
 
-fn refused_queue(error: OpenError) -> Refusal {
+fn refused_queue(error: QueueError) -> Refusal {
     let words = match &error {
-        OpenError::Right => "reading a packet queue needs the capability CAP_NET_ADMIN over the network: be root, or \
+        QueueError::Right => "reading a packet queue needs the capability CAP_NET_ADMIN over the network: be root, or \
                              use weft wan run, which has a network of its own"
             .to_owned(),
-        OpenError::Taken(queue) => format!("another program reads packet queue {queue}"),
-        OpenError::Lacking => "this kernel has no packet queues (CONFIG_NETFILTER_NETLINK_QUEUE); as root: \
+        QueueError::Taken(queue) => format!("another program reads packet queue {queue}"),
+        QueueError::Lacking => "this kernel has no packet queues (CONFIG_NETFILTER_NETLINK_QUEUE); as root: \
                                modprobe nfnetlink_queue, or use --carrier rings"
             .to_owned(),
-        OpenError::Io(error) => format!("a packet queue can't be read: {error}"),
+        QueueError::Io(error) => format!("a packet queue can't be read: {error}"),
     };
-    let (is_taken, is_right) = (matches!(error, OpenError::Taken(_)), matches!(error, OpenError::Right));
+    let (is_taken, is_right) = (matches!(error, QueueError::Taken(_)), matches!(error, QueueError::Right));
     Refusal { words, is_taken, is_right }
 }
 

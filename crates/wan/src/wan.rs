@@ -1,12 +1,10 @@
 //! Two hosts with a long way between them.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::str::FromStr;
-use std::{fmt, io};
 
-use weft_lab::{Host, Lab, find_program};
+use weft_lab::{Carrier as Kind, Host, Lab, find_program};
 use weft_scenario::Scenario;
 
 use crate::error::WanError;
@@ -23,34 +21,6 @@ const QUEUES: [u16; 2] = [0, 1];
 const BRIDGED: [u8; 2] = [8, 48];
 /// What a frame may have in front of a packet of the MTU's length without being a super-packet.
 const FRAME_HEAD: u32 = 24;
-
-/// By what packets are carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// The kernel's packet queues, in a router between two IP networks.
-    #[default]
-    Queue,
-    /// Packet rings between two interfaces of Ethernet.
-    Rings,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Queue => "queue",
-            Self::Rings => "rings",
-        })
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = [Self::Queue, Self::Rings].into_iter().find(|kind| kind.to_string() == text);
-        found.ok_or_else(|| format!("{text:?} carries no packets; queue and rings do"))
-    }
-}
 
 /// What shall lie between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]

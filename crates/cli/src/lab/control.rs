@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_lab::{Lab, LabError, Link, Shape, WanCut, WanLink, Way};
+use weft_lab::{Carrier, Lab, LabError, Link, Shape, WanCut, WanLink, Way};
 
 use super::state::{self, Name, State};
 use super::target::Target;
@@ -32,7 +32,8 @@ pub(super) const SUFFIX: &str = ".sock";
 pub(super) enum Request {
     Cut(Target, Way),
     Mend(Option<Target>),
-    Shape(Target, Shape),
+    /// And by what packets are carried from now on, if that was said.
+    Shape(Target, Shape, Option<Carrier>),
     Links,
 }
 
@@ -48,6 +49,8 @@ pub(super) struct Cable {
     pub(super) from_host: Shape,
     /// What happens to those that go there.
     pub(super) to_host: Shape,
+    /// By what packets are carried; `None`: the kernel's own way.
+    pub(super) carrier: Option<Carrier>,
 }
 
 /// Why it can't have it.
@@ -66,6 +69,8 @@ pub(super) struct Links {
     pub(super) wan: Vec<WanLink>,
     /// How each of those is cut.
     pub(super) wan_cuts: Vec<Vec<WanCut>>,
+    /// By what packets of each of those are carried.
+    pub(super) wan_carriers: Vec<Option<Carrier>>,
 }
 
 /// All links of the lab, as they are then; or why not.
@@ -131,7 +136,8 @@ fn answer(request: &Request, lab: &Kept) -> Answer {
     obey(lab, request).map_err(|error| Refusal { is_usage: error.is_callers(), message: error.to_string() })?;
     let wan = lab.plan().wan.clone();
     let wan_cuts = (0..wan.len()).map(|link| lab.wan_cuts(link)).collect();
-    Ok(Links { cables: cables(lab), wan, wan_cuts })
+    let wan_carriers = (0..wan.len()).map(|link| lab.wan_carrier(link)).collect();
+    Ok(Links { cables: cables(lab), wan, wan_cuts, wan_carriers })
 }
 
 fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
@@ -151,21 +157,34 @@ fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
             (0..rails).try_for_each(|rail| lab.mend(Link { host: None, rail }))?;
             (0..wan).try_for_each(|link| lab.mend_wan(link))
         }
-        Request::Shape(Target::Rail(link), shape) => lab.shape(*link, shape, &bridge_program()?),
-        Request::Shape(target, shape) => {
-            let mut links = target.links(lab.plan()).map_err(LabError::Clusters)?.into_iter();
-            let program = bridge_program()?;
-            links.try_for_each(|link| lab.shape_wan(link, [shape, shape], &program))
+        Request::Shape(target, shape, carrier) => {
+            let before = lab.plan().carrier;
+            lab.set_carrier(carrier.or(before));
+            let shaped = shape_link(lab, target, shape);
+            if shaped.is_err() {
+                lab.set_carrier(before);
+            }
+            shaped
         }
         Request::Links => Ok(()),
     }
+}
+
+fn shape_link(lab: &mut Lab, target: &Target, shape: &Shape) -> Result<(), LabError> {
+    let program = bridge_program()?;
+    if let Target::Rail(link) = target {
+        return lab.shape(*link, shape, &program);
+    }
+    let mut links = target.links(lab.plan()).map_err(LabError::Clusters)?.into_iter();
+    links.try_for_each(|link| lab.shape_wan(link, [shape, shape], &program))
 }
 
 fn cables(lab: &Lab) -> Vec<Cable> {
     let of_host = |host: usize| {
         lab.host(host).rails().iter().enumerate().map(move |(rail, at)| {
             let [from_host, to_host] = lab.shapes(host, rail);
-            Cable { host, rail, interface: at.interface.clone(), cut: lab.cuts(host, rail), from_host, to_host }
+            let (interface, cut, carrier) = (at.interface.clone(), lab.cuts(host, rail), lab.carrier(rail));
+            Cable { host, rail, interface, cut, from_host, to_host, carrier }
         })
     };
     (0..lab.hosts().len()).flat_map(of_host).collect()

@@ -1,7 +1,7 @@
 //! `weft lab cut`, `mend` and `links`.
 
 use serde_json::json;
-use weft_lab::{Link, Plan, WanCut, WanLink, Way};
+use weft_lab::{Carrier, Link, Plan, WanCut, WanLink, Way};
 
 use super::control::{self, Cable, Links, Request};
 use super::state::{Name, State};
@@ -35,14 +35,15 @@ pub(super) fn mend(name: &Name, link: Option<&Target>) -> Result<(), Failure> {
 /// Shows all of them.
 pub(super) fn list(name: &Name, json: bool) -> Result<(), Failure> {
     let plan = State::get(name)?.plan;
-    let Links { cables, wan, wan_cuts } = control::ask(name, &Request::Links)?;
+    let Links { cables, wan, wan_cuts, wan_carriers } = control::ask(name, &Request::Links)?;
     let names = |link: &WanLink| link.between.map(|cluster| plan.clusters[cluster].name.clone());
     if json {
         let to_json = "plain values become JSON";
         let cables = cables.iter().map(|cable| serde_json::to_value(cable).expect(to_json));
-        let wan = wan.iter().zip(&wan_cuts).map(|(link, cuts)| {
+        let wan = wan.iter().zip(wan_cuts.iter().zip(&wan_carriers)).map(|(link, (cuts, carrier))| {
             let cut: Vec<_> = cuts.iter().map(|cut| describe_cut(&plan, link, *cut)).collect();
-            json!({ "between": names(link), "cut": cut, "there": link.there, "back": link.back })
+            let WanLink { there, back, .. } = link;
+            json!({ "between": names(link), "cut": cut, "there": there, "back": back, "carrier": carrier })
         });
         let all: Vec<_> = cables.chain(wan).collect();
         return print_line(serde_json::to_string_pretty(&all).expect(to_json));
@@ -51,11 +52,12 @@ pub(super) fn list(name: &Name, json: bool) -> Result<(), Failure> {
     if wan.is_empty() {
         return Ok(());
     }
-    let mut between = Table::new(&["clusters", "cut", "there", "back"].map(|title| (title, Align::Left)));
-    for (link, cuts) in wan.iter().zip(&wan_cuts) {
+    let mut between = Table::new(&["clusters", "cut", "there", "back", "carrier"].map(|title| (title, Align::Left)));
+    for (link, (cuts, carrier)) in wan.iter().zip(wan_cuts.iter().zip(&wan_carriers)) {
         let cut: Vec<_> = cuts.iter().map(|cut| describe_cut(&plan, link, *cut)).collect();
         let cut = if cut.is_empty() { "-".to_owned() } else { cut.join(", ") };
-        between.row([names(link).join("-"), cut, link.there.to_string(), link.back.to_string()]);
+        let (there, back) = (link.there.to_string(), link.back.to_string());
+        between.row([names(link).join("-"), cut, there, back, carried(*carrier)]);
     }
     print(format_args!("\n{between}"))
 }
@@ -71,18 +73,24 @@ pub(super) fn describe_cut(plan: &Plan, link: &WanLink, cut: WanCut) -> String {
     }
 }
 
+/// By what packets are carried.
+fn carried(carrier: Option<Carrier>) -> String {
+    carrier.map_or_else(|| "-".to_owned(), |carrier| carrier.to_string())
+}
+
 fn table(cables: &[Cable]) -> Table {
     let mut table = Table::new(&[
         ("link", Align::Left),
         ("cut", Align::Left),
         ("to the host", Align::Left),
         ("from the host", Align::Left),
+        ("carrier", Align::Left),
     ]);
-    for Cable { host, rail, cut, to_host, from_host, .. } in cables {
+    for Cable { host, rail, cut, to_host, from_host, carrier, .. } in cables {
         let link = Link { host: Some(*host), rail: *rail };
         let cut = cut.iter().map(Way::to_string).collect::<Vec<_>>().join(", ");
         let cut = if cut.is_empty() { "-".to_owned() } else { cut };
-        table.row([link.to_string(), cut, to_host.to_string(), from_host.to_string()]);
+        table.row([link.to_string(), cut, to_host.to_string(), from_host.to_string(), carried(*carrier)]);
     }
     table
 }

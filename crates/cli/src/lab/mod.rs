@@ -79,8 +79,9 @@ Examples:
   weft lab shape wan --delay 25ms           the links between clusters, in each direction
   weft lab shape rail0 --off
 
-Each time says it all: what is not named is not done any more. Frames of
-a shaped rail go through a process, and super-packets are cut before, so that each packet has a fate of its own.
+Each time says it all: what is not named is not done any more. Packets of
+a shaped rail wait in the kernel's packet queues, or with --carrier rings a process carries each frame, which programs
+that send frames of their own need.
 Two hosts that are joined directly get a switch with the first shape, as if all their cables were plugged in anew.";
 
 const CUT_EXAMPLES: &str = "\

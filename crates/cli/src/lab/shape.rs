@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use weft_lab::{BitsPerSecond, Shape};
+use weft_lab::{BitsPerSecond, Carrier, Shape};
 
 use super::control::{self, Request};
 use super::state::Lab;
@@ -54,6 +54,10 @@ pub(super) struct Arguments {
     /// Bits that are flipped in such a frame, at most: 1 to 4 [default: 4]
     #[arg(long, value_name = "N")]
     corrupt_bits: Option<u8>,
+    /// By what its packets are carried, and those of all links that are shaped after this: queue, the kernel's packet
+    /// queues, for IP alone; rings, every frame, one by one [default: as weft lab up was told]
+    #[arg(long, value_name = "KIND")]
+    carrier: Option<Carrier>,
     /// Do nothing to its frames any more
     #[arg(long)]
     off: bool,
@@ -79,7 +83,7 @@ impl Arguments {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { lab, link, off, .. } = arguments;
+    let Arguments { lab, link, off, carrier, .. } = arguments;
     let name = &lab.name();
     let shape = arguments.shape();
     match (off, shape.is_nothing()) {
@@ -91,7 +95,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ => {}
     }
     shape.check()?;
-    control::ask(name, &Request::Shape(link.clone(), shape.clone()))?;
+    control::ask(name, &Request::Shape(link.clone(), shape.clone(), *carrier))?;
     if *off {
         return print_line(format_args!("Link {link} of lab {name} has no shape."));
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, de::Error as _};
 use toml::Spanned;
 use weft_command::failure::Failure;
 use weft_command::shape::{Percent, Time};
-use weft_lab::{BitsPerSecond, Cluster, HOSTS, Plan, Shape, WanLink, check_name};
+use weft_lab::{BitsPerSecond, Carrier, Cluster, HOSTS, Plan, Shape, WanLink, check_name};
 
 use super::rates::Rates;
 
@@ -32,6 +32,7 @@ struct File {
     offload: Option<bool>,
     congestion: Option<String>,
     switch: Option<bool>,
+    carrier: Option<Text<Carrier>>,
     #[serde(default)]
     cluster: Vec<ClusterTable>,
     #[serde(default)]
@@ -113,7 +114,7 @@ pub(super) fn read(path: &Path) -> Result<Plan, Failure> {
 
 /// What a text says. An error names the line, what is wrong there and what is possible.
 fn plan(text: &str) -> Result<Plan, String> {
-    let File { hosts, links, rate, mtu, offload, congestion, switch, cluster, wan } =
+    let File { hosts, links, rate, mtu, offload, congestion, switch, carrier, cluster, wan } =
         toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     let usual = Plan::default();
     let links = links.unwrap_or(usual.links);
@@ -146,6 +147,7 @@ fn plan(text: &str) -> Result<Plan, String> {
         switch: switch.unwrap_or(usual.switch),
         clusters,
         wan,
+        carrier: carrier.map(|Text(carrier)| carrier),
     };
     plan.check().map_err(|error| error.to_string())?;
     Ok(plan)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use weft_lab::{Plan, WanLink};
+use weft_lab::{Carrier, Plan, WanLink};
 
 use super::cluster::{self, Clusters, Wan};
 use super::keeper::{self, Report};
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     hosts: usize,
     /// A file in TOML that says all of this instead
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "hosts", "links", "rate", "mtu", "no_offload", "congestion", "switch", "cluster", "wan",
+        "hosts", "links", "rate", "mtu", "no_offload", "congestion", "switch", "cluster", "wan", "carrier",
     ])]
     topology: Option<PathBuf>,
     /// Clusters of hosts: 2x4 are two of four hosts each, with a switch and a gateway, between which IP is routed
@@ -54,6 +54,10 @@ pub(super) struct Arguments {
     /// Join two hosts by a switch from the start, not only when a link is shaped
     #[arg(long)]
     switch: bool,
+    /// By what packets are carried where a link does something to them: queue, the kernel's packet queues, for IP alone;
+    /// rings, every frame, one by one [default: queue where the shape and this system allow it, or else rings]
+    #[arg(long, value_name = "KIND")]
+    carrier: Option<Carrier>,
     /// Stay in the foreground, and end the lab at Ctrl-C
     #[arg(long)]
     foreground: bool,
@@ -63,7 +67,7 @@ pub(super) struct Arguments {
 
 impl Arguments {
     fn plan(&self) -> Result<Plan, Failure> {
-        let Self { links, mtu, congestion, switch, .. } = self;
+        let Self { links, mtu, congestion, switch, carrier, .. } = self;
         if let Some(path) = &self.topology {
             return topology::read(path);
         }
@@ -82,6 +86,7 @@ impl Arguments {
             switch: *switch,
             wan: WanLink::mesh(clusters.len(), &shape),
             clusters,
+            carrier: *carrier,
         })
     }
 }
@@ -159,7 +164,7 @@ fn align(title: &str) -> Align {
 }
 
 fn describe(plan: &Plan) -> String {
-    let Plan { hosts, links, rate, rates, mtu, offloads, congestion_control, switch, clusters, .. } = plan;
+    let Plan { hosts, links, rate, rates, mtu, offloads, congestion_control, switch, clusters, carrier, .. } = plan;
     let rate = match (rate, rates.is_empty()) {
         (None, true) => "without a limit".to_owned(),
         _ => format!("of {}", plan.rates_text()),
@@ -170,7 +175,8 @@ fn describe(plan: &Plan) -> String {
     let congestion = congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
     let clusters = if clusters.is_empty() { String::new() } else { format!(" in {} clusters", clusters.len()) };
     let wan: String = plan.wan.iter().map(|link| describe_wan(plan, link)).collect();
-    format!("{hosts} hosts{clusters}, {links} {rate} each, MTU {mtu}{switch}{offloads}{congestion}{wan}")
+    let carrier = carrier.map_or_else(String::new, |carrier| format!(", carrier {carrier}"));
+    format!("{hosts} hosts{clusters}, {links} {rate} each, MTU {mtu}{switch}{offloads}{congestion}{carrier}{wan}")
 }
 
 fn describe_wan(plan: &Plan, WanLink { between: [one, other], there, back }: &WanLink) -> String {
@@ -198,8 +204,12 @@ mod tests {
             switch: false,
             clusters: vec![],
             wan: vec![],
+            carrier: Some(Carrier::Rings),
         };
-        assert_eq!(describe(&other), "8 hosts, 4 links without a limit each, MTU 9000, no segmentation offload, bbr");
+        assert_eq!(
+            describe(&other),
+            "8 hosts, 4 links without a limit each, MTU 9000, no segmentation offload, bbr, carrier rings"
+        );
     }
 
     #[test]

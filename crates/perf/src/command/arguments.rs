@@ -198,7 +198,7 @@ fn refuse_without_network(test: What, said: &ArgMatches) -> Result<(), clap::Err
     if test.is_in_clusters() || is_said("lab") {
         return Ok(());
     }
-    match ["delay", "jitter", "loss"].into_iter().find(|id| is_said(id)) {
+    match ["delay", "jitter", "loss", "carrier"].into_iter().find(|id| is_said(id)) {
         Some(id) => {
             let words = format!("--{id} is of the link of a test network, so it needs --lab RATE\n");
             Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, words))

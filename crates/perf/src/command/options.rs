@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use weft::verbs::LinkSettings;
 use weft_command::shape::{Percent, Time};
-use weft_lab::{BitsPerSecond, MTU, Shape};
+use weft_lab::{BitsPerSecond, Carrier, MTU, Shape};
 
 use crate::command::catalogue::design;
 use crate::command::tests::What;
@@ -37,6 +37,10 @@ use weft_command::transport::Transport;
 
 /// How often processes start anew when not told: the fewest of which least and most cover the median with 95 %.
 const LAUNCHES: u32 = 6;
+
+/// The variant of Weft, and the contestants, that send frames of their own.
+const RAW: &str = "raw=on";
+const SENDS_FRAMES: [&str; 2] = ["own-tcp", "smoltcp"];
 
 /// What can be said of a test. Each test has all of it, hides what it does not use, and refuses it ([`uses`]).
 ///
@@ -167,6 +171,11 @@ pub(crate) struct Options {
     /// Frames that the link loses, in percent
     #[arg(long, value_name = "PERCENT")]
     loss: Option<Percent>,
+    /// By what packets are carried through a test network that does something to them: queue, the kernel's packet
+    /// queues, for IP alone; rings, every frame, one by one [default: queue where that can be, but rings for raw=on,
+    /// own-tcp and smoltcp]
+    #[arg(long, value_name = "KIND", conflicts_with = "connect")]
+    carrier: Option<Carrier>,
     /// Have the kernel cut what it sends into packets of the MTU before the test network's link
     #[arg(long)]
     no_offload: bool,
@@ -399,8 +408,19 @@ impl Options {
             mtu: self.mtu.unwrap_or(usual.mtu),
             offloads: !(self.no_offload || real_packets),
             congestion_control: self.congestion.clone(),
+            carrier: self.carrier.or_else(|| self.sends_frames().then_some(Carrier::Rings)),
             ..usual
         }
+    }
+
+    /// Whether a contestant sends frames of its own, which no packet queue carries.
+    fn sends_frames(&self) -> bool {
+        let usual = match self.test {
+            What::Measured(test) if self.vs.is_none() => design(test).contestants(),
+            _ => Vec::new(),
+        };
+        let mut names = self.transport.iter().chain(self.vs.iter().flatten()).chain(&usual);
+        names.any(|name| name.contains(RAW) || SENDS_FRAMES.contains(&name.split(':').next().unwrap_or_default()))
     }
 
     /// What the link does to frames, if anything was said of that.

@@ -31,7 +31,7 @@ const STARTED: &[&str] = &["vs", "launches", "warmup"];
 /// Of tests with about a second of messages in each run.
 const LONG_RUNS: &[&str] = &["brief"];
 /// Of tests in a network that is made for them.
-const NETWORK: &[&str] = &["lab", "congestion", "mtu", "no_offload", "delay", "jitter", "loss"];
+const NETWORK: &[&str] = &["lab", "congestion", "mtu", "no_offload", "delay", "jitter", "loss", "carrier"];
 /// Of tests of two sides.
 const SIDES: &[&str] = &[
     "size", "crc", "markers", "verify", "fpdu", "progress", "split", "away", "short", "raw", "order", "engines",

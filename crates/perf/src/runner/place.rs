@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 use std::{env, fmt, fs, io, thread};
 
 use weft_command::shape::bridge_program;
-use weft_lab::{BitsPerSecond, Cluster, Host, Lab, LabError, Lateness, Link, Plan, Shape, WanLink};
+use weft_lab::{BitsPerSecond, Carrier, Cluster, Host, Lab, LabError, Link, Plan, Shape, WanLink};
 
 use crate::model::job::Member;
 use crate::model::reach::Reach;
 use crate::model::target::{RAILS_VARIABLE, Target};
 use crate::result::Late;
 use crate::runner::process::Process;
+
+/// The only one of a network for two.
+const RAIL: Link = Link { host: None, rail: 0 };
 
 /// How long a link may take to run.
 const LINK_PATIENCE: Duration = Duration::from_secs(5);
@@ -62,12 +65,23 @@ impl Place {
     /// The two hosts of a fresh network.
     pub(crate) fn lab(plan: &Plan, shape: Option<&Shape>) -> Result<Self, LabError> {
         let Some(shape) = shape else { return Self::of(Lab::up(plan)?) };
+        let shaped = |rate, shape: &Shape, carrier| {
+            shape.check()?;
+            let mut lab = Lab::up(&Plan { rate, switch: true, carrier, ..plan.clone() })?;
+            lab.shape(RAIL, shape, &bridge_program()?)?;
+            Ok::<_, LabError>(lab)
+        };
+        if plan.carrier != Some(Carrier::Rings) {
+            // The kernel keeps to the rate, in the hosts and in the switch, and the queue does the rest.
+            let lab = shaped(plan.rate, shape, plan.carrier)?;
+            if lab.carrier(RAIL.rail) == Some(Carrier::Queue) {
+                return Self::of(lab);
+            }
+            lab.down()?;
+        }
         // The bottleneck is in the switch, which then does the rest.
         let shape = Shape { rate: plan.rate, ..shape.clone() };
-        shape.check()?;
-        let mut lab = Lab::up(&Plan { rate: None, switch: true, ..plan.clone() })?;
-        lab.shape(Link { host: None, rail: 0 }, &shape, &bridge_program()?)?;
-        Self::of(lab)
+        Self::of(shaped(None, &shape, Some(Carrier::Rings))?)
     }
 
     /// A fresh network of two clusters with this many hosts each. The link between the clusters has the rate of all
@@ -134,6 +148,12 @@ impl Place {
         lab.shapes(0, 0)[1].delay + lab.shapes(1, 0)[1].delay
     }
 
+    /// By what the packets of that network are carried where something delays them.
+    fn carrier(&self) -> Option<Carrier> {
+        let Self::Lab(lab, _) = self else { return None };
+        if lab.plan().clusters.is_empty() { lab.carrier(RAIL.rail) } else { lab.wan_carrier(0) }
+    }
+
     /// Whether it is a network of their own.
     pub(crate) fn is_lab(&self) -> bool {
         matches!(self, Self::Lab(..))
@@ -182,10 +202,10 @@ impl Place {
     /// does not say.
     pub(crate) fn take_lateness(&self) -> Option<Late> {
         let Self::Lab(lab, _) = self else { return None };
-        let Lateness { p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = lab.take_lateness().ok().flatten()?;
+        let lateness = lab.take_lateness().ok().flatten()?;
         let [from, to] = lab.shapes(0, 0);
-        let delay_ns = u64::try_from((from.delay + to.delay).as_nanos()).unwrap_or(u64::MAX);
-        Some(Late { delay_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns })
+        let delay = lab.plan().wan.first().map_or(from.delay + to.delay, |link| link.there.delay);
+        Some(Late::of(lateness, delay))
     }
 
     /// The command that starts a process on this machine.
@@ -247,6 +267,9 @@ impl fmt::Display for Place {
                 }
                 if !self.round_trip().is_zero() {
                     write!(f, ", a round trip of {:?}", self.round_trip())?;
+                }
+                if let Some(carrier) = self.carrier() {
+                    write!(f, ", carrier: {carrier}")?;
                 }
                 f.write_str(if *offloads { "" } else { ", no segmentation offload" })
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wan::Kind;
+use weft_lab::Carrier as Kind;
 
 /// One scenario, what is sent through it, and how it is judged.
 #[derive(Clone, Debug)]

@@ -14,9 +14,11 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft_lab::Carrier as Kind;
+
 use crate::error::WanError;
 use crate::process::CarrierProgram;
-use crate::wan::{Kind, Plan, Wan};
+use crate::wan::{Plan, Wan};
 use case::{Case, Traffic};
 use outcome::Row;
 use prober::{Prober, Stop};

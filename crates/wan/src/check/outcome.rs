@@ -1,10 +1,10 @@
 //! What a check says, as text and as JSON.
 
 use serde::{Deserialize, Serialize};
+use weft_lab::Carrier as Kind;
 
 use super::plan::CheckPlan;
 use crate::report::Report;
-use crate::wan::Kind;
 
 /// What the JSON of a check says of its form.
 pub const SCHEMA: &str = "weft-wan-check 1";

@@ -3,9 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use weft_lab::Carrier as Kind;
+
 use super::case::{Case, Traffic, all};
 use crate::error::WanError;
-use crate::wan::Kind;
 
 /// How far a case has come, for people that wait.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -178,7 +178,9 @@ impl Case<'_> {
 
     /// The bottleneck is in the switch, and no host knows of it.
     fn shaped_lab(&self, shape: &Shape) -> Result<Lab, weft_lab::LabError> {
-        let plan = Plan { rate: None, rates: Vec::new(), switch: true, ..self.plan.clone() };
+        // Contestants may send frames of their own, and the emulator has the rate and its queue.
+        let carrier = Some(weft_lab::Carrier::Rings);
+        let plan = Plan { rate: None, rates: Vec::new(), switch: true, carrier, ..self.plan.clone() };
         let (mut lab, program) = (Lab::up(&plan)?, bridge_program()?);
         for rail in 0..plan.links {
             lab.shape(Link { host: None, rail }, shape, &program)?;

@@ -1,5 +1,7 @@
 //! Messages of netlink to and from the kernel's packet queues (netlink(7); linux/netfilter/nfnetlink_queue.h).
 
+use std::time::Duration;
+
 /// AF_NETLINK, and the protocol NETLINK_NETFILTER.
 pub(crate) const FAMILY: i32 = 16;
 pub(crate) const PROTOCOL: i32 = 12;
@@ -21,9 +23,13 @@ const CONFIG: u16 = QUEUES | 2;
 const REQUEST: u16 = 1;
 const ACKNOWLEDGE: u16 = 4;
 
-/// Attributes of a packet and of its verdict: NFQA_PACKET_HDR, _VERDICT_HDR, _PAYLOAD, _CAP_LEN.
+/// Attributes of a packet and of its verdict: NFQA_PACKET_HDR, _VERDICT_HDR, _TIMESTAMP, _IFINDEX_INDEV,
+/// _IFINDEX_OUTDEV, _PAYLOAD, _CAP_LEN.
 const PACKET_HEADER: u16 = 1;
 const VERDICT_HEADER: u16 = 2;
+const ARRIVAL: u16 = 4;
+const FROM_INTERFACE: u16 = 5;
+const TO_INTERFACE: u16 = 6;
 const PAYLOAD: u16 = 10;
 const WHOLE_LENGTH: u16 = 13;
 
@@ -57,6 +63,11 @@ pub(crate) struct Configuration {
 pub(crate) struct Queued<'a> {
     pub(crate) queue: u16,
     pub(crate) id: u32,
+    /// The numbers of the interfaces by which it came and will leave; 0: none.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// When the kernel got it, by the clock of the day, since 1970; `None`: it did not note that.
+    pub(crate) arrival: Option<Duration>,
     /// Its first bytes, from the header of IP on.
     pub(crate) bytes: &'a [u8],
     /// How many it has.
@@ -148,19 +159,30 @@ fn packet(message: &[u8]) -> Option<Queued<'_>> {
     let queue = u16_at(message, HEADER + 2, u16::from_be_bytes)?;
     let mut attributes = message.get(QUEUE_HEADER..)?;
     let (mut id, mut bytes, mut length) = (None, &[][..], None);
+    let (mut from, mut to, mut arrival) = (0, 0, None);
     while let Some((attribute, rest)) =
         split(attributes, ATTRIBUTE, |bytes| u16_at(bytes, 0, u16::from_ne_bytes).map(u32::from))
     {
         let value = &attribute[ATTRIBUTE..];
         match u16_at(attribute, 2, u16::from_ne_bytes)? & TYPE_MASK {
             PACKET_HEADER => id = u32_at(value, 0, u32::from_be_bytes),
+            FROM_INTERFACE => from = u32_at(value, 0, u32::from_be_bytes)?,
+            TO_INTERFACE => to = u32_at(value, 0, u32::from_be_bytes)?,
+            ARRIVAL => arrival = time(value),
             PAYLOAD => bytes = value,
             WHOLE_LENGTH => length = u32_at(value, 0, u32::from_be_bytes),
             _ => (),
         }
         attributes = rest;
     }
-    Some(Queued { queue, id: id?, bytes, length: length.map_or(bytes.len(), |length| length as usize) })
+    let length = length.map_or(bytes.len(), |length| length as usize);
+    Some(Queued { queue, id: id?, from, to, arrival, bytes, length })
+}
+
+/// `struct nfqnl_msg_packet_timestamp`: seconds and microseconds.
+fn time(bytes: &[u8]) -> Option<Duration> {
+    let number = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
+    Duration::from_secs(number(0)?).checked_add(Duration::from_micros(number(8)?))
 }
 
 /// The first piece, whose length is in its header, and what follows where the next one begins.
@@ -193,6 +215,9 @@ mod tests {
         message(&mut bytes, PACKET, 0, 7, |bytes| {
             attribute(bytes, PACKET_HEADER, &[0, 0, 1, 2, 8, 0, 2]);
             attribute(bytes, 99 | 0x8000, &[1]);
+            attribute(bytes, ARRIVAL, &[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 9]);
+            attribute(bytes, FROM_INTERFACE, &[0, 0, 0, 5]);
+            attribute(bytes, TO_INTERFACE, &[0, 0, 1, 6]);
             attribute(bytes, PAYLOAD, payload);
             whole.into_iter().for_each(|whole| attribute(bytes, WHOLE_LENGTH, &whole.to_be_bytes()));
         });
@@ -207,7 +232,11 @@ mod tests {
         let answer = bytes.len() - 4;
         bytes[answer..].copy_from_slice(&(-16_i32).to_ne_bytes());
         message(&mut bytes, 3, 0, 0, |_| ());
-        let queued = |bytes, length| format!("{:?}", Heard::Packet(Queued { queue: 7, id: 0x102, bytes, length }));
+        let queued = |bytes, length| {
+            let arrival = Some(Duration::new(3, 9000));
+            let packet = Queued { queue: 7, id: 0x102, from: 5, to: 0x106, arrival, bytes, length };
+            format!("{:?}", Heard::Packet(packet))
+        };
         let wanted = [queued(&[5; 5], 5), queued(&[6; 4], 1500), "Answer(16)".to_owned(), "Other".to_owned()];
         assert_eq!(all(&bytes), wanted);
     }
@@ -225,6 +254,13 @@ mod tests {
         let mut nothing = Vec::new();
         message(&mut nothing, PACKET, 0, 7, |_| ());
         assert_eq!(all(&nothing), ["Other"]);
+    }
+
+    #[test]
+    fn a_time_that_is_none_is_not_there() {
+        assert_eq!(time(&[0; 16]), Some(Duration::ZERO));
+        assert_eq!(time(&[0; 15]), None);
+        assert_eq!(time(&[0xff; 16]), None);
     }
 
     #[test]
