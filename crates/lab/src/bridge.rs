@@ -12,15 +12,15 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::net::if_::if_nametoindex;
-use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 use weft_base::{Clock, Ecn, Random, Time};
-use weft_driver::{MonotonicClock, WaitSet, shorten_slice};
+use weft_driver::{MonotonicClock, WaitSet};
 use weft_emulate::{Link, Packet, Settings};
 
 use crate::carrier::Carrier;
 use crate::lateness::{Lateness, LatenessLog};
 use crate::packet_queue::{KeptPacket, PacketQueues, QueueError, QueueNeeds, came};
+use crate::punctual::Punctual;
 use crate::ring_port::RingPort;
 use crate::shape::Shape;
 
@@ -106,9 +106,6 @@ struct Orders {
 const ORDERS: u64 = u64::MAX;
 const QUEUES: u64 = u64::MAX - 1;
 
-/// How late the kernel may fire a timer of this thread, in nanoseconds, to spare wake-ups: not at all.
-const TIMER_SLACK_NS: u64 = 1;
-
 /// Is the switch of a lab's shaped links until standard input ends. Whoever uses [`Lab::shape`](crate::Lab::shape)
 /// names a program that calls this.
 ///
@@ -118,10 +115,8 @@ pub fn serve_bridge() -> io::Result<()> {
     let mut orders = Orders { input: File::from(io::stdin().as_fd().try_clone_to_owned()?), line: Vec::new() };
     let waits = WaitSet::new().map_err(io::Error::other)?;
     waits.add(&orders.input, ORDERS).map_err(io::Error::other)?;
-    // Without these it is later, and otherwise does what it should.
-    let _ = prctl::set_timerslack(TIMER_SLACK_NS);
-    shorten_slice();
     let (clock, lateness) = (MonotonicClock::new(), LatenessLog::new());
+    let mut punctual = Punctual::new(MonotonicClock::new());
     let mut bridge = Bridge {
         told: clock.now(),
         clock,
@@ -137,7 +132,7 @@ pub fn serve_bridge() -> io::Result<()> {
     loop {
         keys.clear();
         let timeout = bridge.work()?;
-        bridge.waits.wait(timeout, &mut keys).map_err(io::Error::other)?;
+        punctual.wait(&bridge.waits, timeout, &mut keys)?;
         if keys.contains(&ORDERS) && !orders.read(&mut bridge)? {
             return Ok(());
         }

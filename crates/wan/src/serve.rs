@@ -6,10 +6,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
-use weft_driver::{MonotonicClock, WaitSet, shorten_slice};
-use weft_lab::QueueError;
+use weft_driver::{MonotonicClock, WaitSet};
+use weft_lab::{Punctual, QueueError};
 use weft_scenario::Scenario;
 
 use crate::carrier::Carrier;
@@ -26,8 +25,6 @@ pub(crate) const ANSWER: &str = "weft-wan: ";
 const LINE: usize = 4 << 20;
 /// The key of the standard input among what is waited for.
 const ORDERS: u64 = u64::MAX;
-/// How late the kernel may fire a timer of this thread, in nanoseconds, to spare wake-ups: not at all.
-const TIMER_SLACK_NS: u64 = 1;
 
 /// By what packets come and go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,9 +109,7 @@ fn refuse(refusal: &Refusal) -> Result<(), WanError> {
 }
 
 fn carry<C: Carrier>(name: &'static str, carrier: C, scenario: &Scenario, input: &mut File) -> Result<(), WanError> {
-    // Without these it is later, and otherwise does what it should.
-    let _ = prctl::set_timerslack(TIMER_SLACK_NS);
-    shorten_slice();
+    let mut punctual = Punctual::new(MonotonicClock::new());
     let cannot = |error: io::Error| WanError::Carrier(error.to_string());
     let mut engine = Engine::new(name, carrier, MonotonicClock::new(), scenario);
     let waits = WaitSet::new().map_err(|error| cannot(io::Error::other(error)))?;
@@ -126,7 +121,7 @@ fn carry<C: Carrier>(name: &'static str, carrier: C, scenario: &Scenario, input:
         let is_told = keys.iter().any(|key| *key != ORDERS);
         let timeout = engine.work(is_told).map_err(cannot)?;
         keys.clear();
-        waits.wait(Some(timeout), &mut keys).map_err(|error| cannot(io::Error::other(error)))?;
+        punctual.wait(&waits, Some(timeout), &mut keys).map_err(cannot)?;
         if keys.contains(&ORDERS) {
             let mut orders = [0; 64];
             match input.read(&mut orders).map_err(cannot)? {
