@@ -4,7 +4,7 @@ use weft_lab::Plan;
 
 use crate::experiments::links::side::{Account, Carrier, Counts, PIECE, STEP};
 use crate::model::bound::{TCP_HEADERS, payload_rate};
-use crate::result::Histogram;
+use crate::result::{Histogram, Late};
 
 /// What is left out at the beginning: connections are made, windows grow.
 const WARM_UP_STEPS: u64 = 500;
@@ -53,6 +53,8 @@ pub(crate) struct Summary {
     pub(crate) half_round_trips: Option<Histogram>,
     /// Of what this and the stream beside it have brought, if there is one.
     pub(crate) share: Option<f64>,
+    /// How late the emulator of the links was, where there is one.
+    pub(crate) lateness: Option<Late>,
     pub(crate) cut: Option<CutSummary>,
     /// Bytes per second, in steps of 10 ms.
     pub(crate) series: Vec<f64>,
@@ -130,6 +132,7 @@ pub(crate) fn sum_up(
         extra_frames: None,
         half_round_trips: arrivals.half_round_trips.clone(),
         share: None,
+        lateness: None,
         cut: moments.map(|moments| cut(&arrivals.bytes, at(moments.cut), at(moments.mended))),
         series,
     }

@@ -412,6 +412,7 @@ impl Cell<'_> {
 
     /// A launch with all that was seen in it.
     fn detailed(&self, metric: &str, summary: &Summary, launch: Launch) -> Launch {
+        let launch = Launch { lateness: summary.lateness, ..launch };
         match (metric, &summary.half_round_trips) {
             // Over time where cases are few, or a link is cut: of each size and shape there would be a chart.
             (metric, _) if metric == THROUGHPUT.0 => {
@@ -537,6 +538,9 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
     if let Some(covered) = document.rows.iter().find_map(|row| row.interval) {
         text += &format!("\nan interval covers the median in {:.1} % of cases; ", 100.0 * covered.coverage);
         text += "~ not told from the first (rank-sum test, p >= 0.01)\n";
+    }
+    if let Some(words) = document.lateness() {
+        text += &format!("\n! {words}\n");
     }
     if document.is_cut_short {
         text += "\nINTERRUPTED: not all launches were made\n";

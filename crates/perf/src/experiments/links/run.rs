@@ -12,6 +12,7 @@ use crate::experiments::links::account::{Costs, Moments, Summary, extra_frames, 
 use crate::experiments::links::contestant::Contestant;
 use crate::experiments::links::side::SIDE_COMMAND;
 use crate::experiments::links::side::{Account, Carrier, Counts, Pattern, Receive, Wake, step_now};
+use crate::result::Late;
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
@@ -138,7 +139,10 @@ impl Case<'_> {
         if let Some(beside) = self.beside {
             streams.push(self.start(&lab, beside, 0, 1, PORT_BESIDE)?);
         }
+        // Of what connections were made by, nothing is measured.
+        let _ = lab.take_lateness();
         let moments = self.attend(&mut lab, &mut streams)?;
+        let lateness = lab.take_lateness().ok().flatten();
         let beside = match self.beside {
             Some(contestant) => streams.pop().map(|mut stream| stream.arrivals(contestant)).transpose()?,
             None => None,
@@ -159,6 +163,8 @@ impl Case<'_> {
             let other = speed(&other, self.seconds);
             summary.bytes_per_s / (summary.bytes_per_s + other)
         });
+        let delay = self.shape.map(|shape| shape.delay).unwrap_or_default();
+        summary.lateness = lateness.map(|lateness| Late::of(lateness, delay));
         summary.extra_frames = self.frames(&lab).map(|frames| {
             let payload = arrivals.bytes.iter().sum();
             extra_frames(frames, payload, self.size, self.plan, self.contestant.carrier)
