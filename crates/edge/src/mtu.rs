@@ -17,6 +17,10 @@ const VANISHED_ROUND_TRIPS: u32 = 3;
 /// A larger size is tried again after this time on an interface that carries less than the peer accepts, while packets
 /// arrive, since its MTU may have been raised: a refusal costs one system call and no packet.
 const ASK_AFTER: Duration = Duration::from_secs(10);
+/// After a size in use has stopped passing, a larger one is tried after this time, then after twice as long each time
+/// that it does not pass, up to [`Settings::raise_after`](crate::Settings::raise_after): the path may have changed only
+/// for a while.
+const RAISE_SOON: Duration = Duration::from_secs(10);
 /// A hint about the path's MTU is checked by a probe after this time: it may be false.
 const DOUBT_AFTER: Duration = Duration::from_secs(5);
 
@@ -42,6 +46,8 @@ pub(crate) struct Mtu {
     vanished_at: Option<Time>,
     raise_at: Option<Time>,
     raise_after: Duration,
+    /// How long after the end of a search the next one begins.
+    raise_in: Duration,
     /// When to try whether the interface carries more.
     ask_at: Option<Time>,
     /// Whether the next probe, or the one in flight, tests the interface.
@@ -63,6 +69,7 @@ impl Mtu {
             vanished_at: None,
             raise_at: None,
             raise_after,
+            raise_in: raise_after,
             ask_at: None,
             asks: false,
         }
@@ -159,6 +166,7 @@ impl Mtu {
         if was_sent {
             // The search continues below it at once.
             self.raise_at = None;
+            self.raise_in = RAISE_SOON.min(self.raise_after);
         }
         self.too_large(size, now);
         was_sent
@@ -195,6 +203,9 @@ impl Mtu {
     /// use, a probe soon checks it (RFC 8899 section 4.6.1: the message may be forged).
     pub(crate) fn hint_too_large(&mut self, size: usize, now: Time) {
         let shrinks = size <= self.doubted.unwrap_or(self.current);
+        if shrinks {
+            self.raise_in = RAISE_SOON.min(self.raise_after);
+        }
         self.too_large(size, now);
         if shrinks && let Some(raise_at) = &mut self.raise_at {
             *raise_at = (*raise_at).min(now + DOUBT_AFTER);
@@ -234,7 +245,8 @@ impl Mtu {
     fn rest_if_found(&mut self, now: Time) {
         if self.doubted.is_none() && self.high < self.current + STEP {
             self.high = self.current;
-            self.raise_at = (self.current < self.limit).then(|| now + self.raise_after);
+            self.raise_at = (self.current < self.limit).then(|| now + self.raise_in);
+            self.raise_in = (2 * self.raise_in).min(self.raise_after);
         }
     }
 }
@@ -274,6 +286,32 @@ mod tests {
     fn one_probe_where_all_passes() {
         let mut mtu = Mtu::new(8972, RAISE);
         assert_eq!(search(&mut mtu, 8972), 1);
+        assert_eq!((mtu.current(), mtu.timeout()), (8972, None));
+    }
+
+    #[test]
+    fn after_a_dip_a_larger_size_is_tried_soon_and_then_less_often() {
+        let mut mtu = Mtu::new(8972, 60 * RAISE);
+        search(&mut mtu, 8972);
+        mtu.on_silence();
+        for number in 101..=103 {
+            mtu.on_probe_sent(number, 8972);
+            mtu.on_lost(number, 8972, RAISE, Time::ZERO);
+        }
+        search(&mut mtu, 1472);
+        let mut now = Time::ZERO;
+        for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
+            let at = mtu.timeout().unwrap();
+            assert_eq!(at, now + Duration::from_secs(seconds));
+            now = at;
+            mtu.on_timeout(now);
+            while let Some(size) = mtu.wanted() {
+                mtu.on_probe_sent(1000, size);
+                assert!(!mtu.on_lost(1000, size, RAISE, now));
+            }
+        }
+        mtu.on_timeout(mtu.timeout().unwrap());
+        search(&mut mtu, 8972);
         assert_eq!((mtu.current(), mtu.timeout()), (8972, None));
     }
 
