@@ -10,8 +10,9 @@ use weft_wire::edge::addresses::MAX_RAILS;
 
 use crate::rail::PathAddress;
 
-/// Lists of addresses are acted on at most this often: a peer that names one address after the other makes this side
-/// challenge few.
+/// Lists with new addresses of the peer are acted on at most this often: a peer that names one address after the other
+/// makes this side challenge few. Changes of the own addresses do not count: when a link is mended, both sides name
+/// theirs.
 const OPEN_INTERVAL: Duration = Duration::from_secs(1);
 /// Pairs that failed are tried again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -36,6 +37,9 @@ pub(crate) struct Pairing {
     failed: [u16; MAX_RAILS],
     opened_at: Option<Time>,
     open_at: Option<Time>,
+    /// When new addresses of the peer were last acted on, and whether others are to be.
+    listed_at: Option<Time>,
+    is_listed: bool,
 }
 
 impl Pairing {
@@ -48,7 +52,7 @@ impl Pairing {
             let siblings = locals.iter().filter(is_sibling).fold(0, |bits, other| bits | 1 << other.local);
             self.siblings[usize::from(one.local)] = siblings;
         }
-        self.on_change(now);
+        (self.failed, self.open_at) = ([0; MAX_RAILS], Some(now));
     }
 
     /// The local addresses that share this one's IP address, as bits; none before they are known.
@@ -58,14 +62,12 @@ impl Pairing {
 
     /// Sets the peer's addresses.
     pub(crate) fn set_remotes(&mut self, remotes: impl Iterator<Item = SocketAddr>, now: Time) {
+        let before = core::mem::take(&mut self.remotes);
         self.remotes = remotes.take(MAX_RAILS).collect();
-        self.on_change(now);
-    }
-
-    fn on_change(&mut self, now: Time) {
-        self.failed = [0; MAX_RAILS];
-        let at = self.opened_at.map_or(now, |opened| now.max(opened + OPEN_INTERVAL));
-        self.open_at = Some(at);
+        self.is_listed |= self.remotes.iter().any(|to| !before.contains(to));
+        let listed_at = self.listed_at.filter(|_| self.is_listed);
+        let at = listed_at.map_or(now, |listed| now.max(listed + OPEN_INTERVAL));
+        (self.failed, self.open_at) = ([0; MAX_RAILS], Some(at));
     }
 
     /// When rails are to be opened.
@@ -81,6 +83,9 @@ impl Pairing {
                 self.failed = [0; MAX_RAILS];
             }
             (self.opened_at, self.open_at) = (Some(now), None);
+            if core::mem::take(&mut self.is_listed) {
+                self.listed_at = Some(now);
+            }
         }
         is_due
     }
@@ -199,10 +204,20 @@ mod tests {
     }
 
     #[test]
-    fn new_lists_are_used_at_most_once_a_second() {
+    fn new_lists_of_the_peer_are_used_at_most_once_a_second() {
         let mut pairing = pairing(&[at(1, 1)], &[at(1, 2)]);
         assert!(pairing.start(Time::ZERO));
-        pairing.set_remotes([at(1, 9)].into_iter(), Time::ZERO);
-        assert_eq!(pairing.open_at(), Some(Time::ZERO + OPEN_INTERVAL));
+        for host in [9, 10] {
+            pairing.set_remotes([at(1, host)].into_iter(), Time::ZERO);
+            assert_eq!(pairing.open_at(), Some(Time::ZERO + OPEN_INTERVAL));
+        }
+        let (later, last) = (Time::ZERO + OPEN_INTERVAL, Time::ZERO + 2 * OPEN_INTERVAL);
+        assert!(!pairing.start(Time::ZERO) && pairing.start(later));
+        pairing.set_locals(&[], later + OPEN_INTERVAL / 4);
+        assert!(pairing.start(later + OPEN_INTERVAL / 4), "the own ones have changed");
+        pairing.set_remotes([].into_iter(), later + OPEN_INTERVAL / 2);
+        assert!(pairing.start(later + OPEN_INTERVAL / 2), "there is nothing new");
+        pairing.set_remotes([at(1, 11)].into_iter(), last);
+        assert!(pairing.start(last), "neither has counted");
     }
 }
