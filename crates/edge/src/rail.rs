@@ -42,17 +42,21 @@ pub(crate) struct Candidate {
     pub(crate) left: u8,
     /// When it was last sent.
     pub(crate) asked: Option<Time>,
+    /// The address is proved, and the challenge is as large as the least datagram: does the path carry that?
+    pub(crate) is_full: bool,
 }
 
 impl Candidate {
     pub(crate) fn new(place: PathAddress, challenge: [u8; 8], now: Time) -> Self {
-        Self { place, challenge, due: now, left: MAX_CHALLENGES, asked: None }
+        Self { place, challenge, due: now, left: MAX_CHALLENGES, asked: None, is_full: false }
     }
 
-    /// Sends the challenge. Returns false when it has been sent often enough.
-    pub(crate) fn ask(&mut self, wait: Duration, now: Time) -> bool {
-        self.asked = (self.left == MAX_CHALLENGES).then_some(now);
-        self.due = now + wait;
+    /// Sends the challenge, again after a probe timeout, and then after two each. Returns false when it has been sent
+    /// often enough.
+    pub(crate) fn ask(&mut self, probe_timeout: Duration, now: Time) -> bool {
+        let is_first = self.left == MAX_CHALLENGES;
+        self.asked = is_first.then_some(now);
+        self.due = now + probe_timeout * if is_first { 1 } else { 2 };
         let asks = self.left > 0;
         self.left = self.left.saturating_sub(1);
         asks

@@ -182,6 +182,15 @@ impl Connection {
         self.rails[index].candidate = Some(Candidate::new(place, challenge, now));
     }
 
+    /// The address of a new rail is proved. A second challenge, as large as the least datagram, shows whether the path
+    /// carries it (RFC 9000 section 8.2.1: the first must not be large, since anybody could have named the address).
+    fn doubt_size(&mut self, index: usize, place: PathAddress, now: Time) {
+        self.doubt(index, place, now);
+        if let Some(candidate) = &mut self.rails[index].candidate {
+            candidate.is_full = true;
+        }
+    }
+
     pub(crate) fn on_response(&mut self, bytes: &[u8; 8], index: usize, meta: &Meta) {
         let place = PathAddress { local: meta.local, to: meta.from };
         let rail = &mut self.rails[index];
@@ -191,6 +200,9 @@ impl Connection {
             return;
         };
         rail.candidate = None;
+        if rail.place.is_none() && !candidate.is_full {
+            return self.doubt_size(index, place, meta.now);
+        }
         let before = rail.place.replace(place);
         self.on_path(index, before, place);
         let rail = &mut self.rails[index];

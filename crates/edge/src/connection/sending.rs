@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use weft_base::Time;
 use weft_congestion::Stamp;
+use weft_wire::edge::BASE_DATAGRAM;
 use weft_wire::edge::ack::{Ack, MAX_MORE_RANGES, RANGE_LENGTH};
 use weft_wire::edge::frame::{COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVERHEAD};
 use weft_wire::edge::packet::{Builder, HEADER_LENGTH, Header};
@@ -504,15 +505,16 @@ impl Connection {
 
     /// Challenges the peer's address.
     fn challenge(&mut self, index: usize, now: Time, out: &mut Batch) {
-        if out.is_full(LEAST_PING) {
+        if out.is_full(BASE_DATAGRAM) {
             return;
         }
         let rail = &mut self.rails[index];
-        let wait = rail.trip.probe_timeout() * 2;
+        let wait = rail.trip.probe_timeout();
         let Some(candidate) = rail.candidate.as_mut().filter(|candidate| candidate.due <= now) else { return };
         let (place, frame) = (candidate.place, Frame::Challenge(candidate.challenge));
+        let size = candidate.is_full.then_some(BASE_DATAGRAM);
         if candidate.ask(wait, now) {
-            self.aside(index, &frame, place, now, out);
+            self.aside(index, &frame, place, size, now, out);
         } else {
             self.on_unanswered(index, now);
         }
@@ -521,19 +523,32 @@ impl Connection {
     /// Answers a challenge at the address that sent it.
     fn respond(&mut self, index: usize, now: Time, out: &mut Batch) {
         if let Some((bytes, place)) = self.rails[index].response.take() {
-            self.aside(index, &Frame::Response(bytes), place, now, out);
+            self.aside(index, &Frame::Response(bytes), place, None, now, out);
         }
     }
 
-    /// Sends one frame to an address in a packet that needs no acknowledgement: the peer repeats its request.
-    fn aside(&mut self, index: usize, frame: &Frame<'_>, place: PathAddress, now: Time, out: &mut Batch) {
-        if out.is_full(LEAST_PING) {
+    /// Sends one frame to an address in a packet, padded to `size`, that needs no acknowledgement: the peer repeats its
+    /// request.
+    fn aside(
+        &mut self,
+        index: usize,
+        frame: &Frame<'_>,
+        place: PathAddress,
+        size: Option<usize>,
+        now: Time,
+        out: &mut Batch,
+    ) {
+        if out.is_full(size.unwrap_or(LEAST_PING)) {
             return;
         }
         self.make_room(index);
         let header = self.header(index);
         let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header, place);
         draft.frame(frame);
+        if let Some(size) = size {
+            draft.builder.pad(size);
+            draft.to_end = true;
+        }
         draft.eliciting = false;
         self.finish(draft, now, &mut out.datagrams);
     }

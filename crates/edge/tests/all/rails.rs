@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::world::links::{Link, address_on};
 use crate::world::{self, Faults, World};
 use weft_base::{Random, Time};
-use weft_edge::{Connection, RailAddress, RailState, Settings};
+use weft_edge::{Connection, Out, RailAddress, RailState, Settings};
 
 fn settings() -> Settings {
     Settings { rails: 16, credit: 4 << 20, ..Settings::default() }
@@ -117,6 +117,18 @@ fn pairs_that_do_not_reach_are_given_up_and_others_tried() {
     world.run_for(Duration::from_secs(70));
     assert_eq!((world.live(0), world.live(1)), (vec![true; 3], vec![true; 3]));
     world.finish();
+}
+
+/// RFC 9000 section 8.2.1: short challenges pass there, and each packet with data would be lost.
+#[test]
+fn a_link_that_does_not_carry_the_least_datagram_is_not_used() {
+    let links = [Link::new(100, 50), Link { carries: 1199, ..Link::new(100, 50) }, Link::new(100, 50)];
+    let mut world = joined(&links, &settings(), [200, 200], 1);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!((world.live(0), world.live(1)), (vec![true, false, true], vec![true, false, true]));
+    assert_eq!(world.sides[0].connection.rails().nth(1).and_then(|rail| rail.out), Some(Out::Unanswered));
+    world.finish();
+    assert_eq!(world.sides[0].connection.counters().rails_left, 0);
 }
 
 #[test]
