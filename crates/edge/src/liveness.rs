@@ -23,6 +23,10 @@ const LEAST_DOUBT: Duration = Duration::from_millis(1);
 const MOST_DOUBT: Duration = Duration::from_millis(100);
 /// The number of times an abort is sent.
 const ABORT_PROBES: u32 = 4;
+/// The first ping is sent when a connection has been idle for this part of the keep-alive interval, or up to an
+/// interval later. So a peer whose program has ended is lost after 5/4 intervals at most and the second for which its
+/// host must report that ([`crate::hints`]).
+const QUIET_PART: u32 = 4;
 /// The maximum number of queued events. Each kind but `Moved` occurs once; further `Moved` events are dropped.
 const MAX_EVENTS: usize = 8;
 
@@ -173,7 +177,7 @@ impl Connection {
             || rail.candidate.is_some()
             || rail.silence.is_some()
             // Earlier than the peer timeout.
-            || self.last_heard + self.keep_alive / 2 < at
+            || self.last_heard + self.keep_alive / QUIET_PART < at
     }
 
     /// The longest time between two probes of a rail: short while others answer, so that its recovery is soon noticed.
@@ -205,7 +209,7 @@ impl Connection {
     /// idle ones take one wake-up; the caller sends first, so that only one side does.
     fn keep_alive_at(&self) -> Time {
         let turn = if self.opens { Duration::ZERO } else { self.keep_alive / 8 };
-        next_round(self.quiet_since() + self.keep_alive / 2, self.keep_alive, turn)
+        next_round(self.quiet_since() + self.keep_alive / QUIET_PART, self.keep_alive, turn)
     }
 
     /// When anything was last sent or received.

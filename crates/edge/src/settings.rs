@@ -57,7 +57,7 @@ impl Default for Settings {
             ack_every: 32,
             max_ack_delay: Duration::from_millis(1),
             peer_timeout: Duration::from_secs(120),
-            keep_alive: Duration::from_secs(2),
+            keep_alive: Duration::from_millis(1500),
             max_probe_interval: Duration::from_secs(1),
             initial_round_trip: Duration::from_millis(100),
             batch_time: Duration::from_micros(500),

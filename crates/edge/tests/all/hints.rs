@@ -137,8 +137,8 @@ fn a_peer_whose_program_has_ended_is_lost() {
     assert!((Duration::from_secs(2)..Duration::from_millis(2200)).contains(&took), "{took:?}");
 }
 
-/// Also while nothing is in flight, at any time, at either side: it is known three seconds later. The worst time is
-/// right after a message.
+/// Also while nothing is in flight, at any time, at either side, right after a message too: it is known within three
+/// seconds.
 #[test]
 fn a_peer_whose_program_has_ended_is_lost_within_three_seconds_when_nothing_is_under_way() {
     for (quarters, lost) in (0..16).flat_map(|quarters| [0, 1].map(|lost| (quarters, lost))) {
@@ -158,13 +158,12 @@ fn a_peer_whose_program_has_ended_is_lost_within_three_seconds_when_nothing_is_u
         }
         assert_eq!(world.ending(1 - lost), Some(&Ending::Reset));
         let took = world.now - until;
-        let most = if quarters < 4 { 4100 } else { 3300 };
-        assert!(took <= Duration::from_millis(most), "{quarters}, {lost}: {took:?}");
+        assert!(took <= Duration::from_secs(3), "{quarters}, {lost}: {took:?}");
     }
 }
 
-/// An idle connection costs one probe and one answer every two seconds, from one side, and all connections probe at the
-/// same time.
+/// An idle connection costs one probe and one answer in 1.5 s, from one side, and all connections probe at the same
+/// time.
 #[test]
 fn quiet_connections_ask_seldom_and_together() {
     let asked = [0, 700, 1300].map(|later_ms| {
@@ -189,8 +188,8 @@ fn quiet_connections_ask_seldom_and_together() {
             }
         }
         let sent = count(&world);
-        assert!((48..=51).contains(&(sent[0] - before[0])) && (48..=51).contains(&(sent[1] - before[1])), "{sent:?}");
-        times.iter().map(|at| at.as_nanos() % 2_000_000_000).collect::<std::collections::BTreeSet<_>>()
+        assert!((65..=67).contains(&(sent[0] - before[0])) && (65..=67).contains(&(sent[1] - before[1])), "{sent:?}");
+        times.iter().map(|at| at.as_nanos() % 1_500_000_000).collect::<std::collections::BTreeSet<_>>()
     });
     assert_eq!((asked[0].len(), &asked[1], &asked[2]), (1, &asked[0], &asked[0]));
 }
