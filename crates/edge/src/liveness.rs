@@ -17,10 +17,10 @@ const SILENT_PROBES: u32 = 3;
 /// After this many, packets are sent without ECT: some paths drop marked packets.
 const UNMARKED_PROBES: u32 = 2;
 /// A rail that is silent while others answer is probed at least this often.
-const REJOIN_INTERVAL: Duration = Duration::from_millis(200);
-/// The other rails have this time, and a round trip of theirs (up to a limit), to answer while a rail is silent.
-const LEAST_DOUBT: Duration = Duration::from_millis(1);
-const MOST_DOUBT: Duration = Duration::from_millis(100);
+const REJOIN_INTERVAL: Duration = Duration::from_millis(100);
+/// After another rail has answered, a silent one has this time to answer as well: when a peer resumes after a pause,
+/// the acknowledgements of one rail are received right before those of the next.
+const GRACE: Duration = Duration::from_millis(1);
 /// The number of times an abort is sent.
 const ABORT_PROBES: u32 = 4;
 /// The first ping is sent when a connection has been idle for this part of the keep-alive interval, or up to an
@@ -88,7 +88,7 @@ impl Connection {
         let index = usize::from(rail);
         if self.phase == Phase::Open && self.rails.get(index).filter(is_silent).is_some() {
             self.on_silence(index, now);
-            if self.rails[index].silence.is_some() {
+            if self.rails[index].silence.is_some() && self.rails.iter().any(Rail::answers) {
                 self.send_elsewhere(index, now);
             }
         }
@@ -144,7 +144,7 @@ impl Connection {
                 for rail in &self.rails {
                     consider(rail.received.due());
                     consider(rail.sent.loss_at());
-                    consider(rail.probe_at(self.peer_ack_delay, longest, freshest));
+                    consider(self.silent_at(rail, longest, freshest));
                     consider(rail.paced_until);
                     consider(rail.mtu.timeout());
                     consider(rail.candidate.map(|candidate| candidate.due));
@@ -185,6 +185,13 @@ impl Connection {
         let others_answer = self.rails.len() > 1 && self.rails.iter().any(Rail::answers);
         let rejoin = if others_answer { REJOIN_INTERVAL } else { Duration::MAX };
         self.settings.max_probe_interval.min(rejoin).min(self.refused_probe_interval())
+    }
+
+    /// When a rail counts as silent, if the peer does not answer before.
+    fn silent_at(&self, rail: &Rail, longest: Duration, freshest: Option<Answered>) -> Option<Time> {
+        let probe_at = rail.probe_at(self.peer_ack_delay, longest, freshest);
+        let overdue_at = if self.rails.len() > 1 { rail.overdue_at(self.peer_ack_delay) } else { None };
+        [probe_at, overdue_at].into_iter().flatten().min()
     }
 
     /// The rail with the latest acknowledgement, if there are several.
@@ -257,8 +264,8 @@ impl Connection {
             self.decide_on_rail(index);
         }
         let (longest, freshest) = (self.longest_probe_interval(), self.freshest());
-        let probe_at = self.rails[index].probe_at(self.peer_ack_delay, longest, freshest);
-        if probe_at.is_some_and(|at| at <= now) {
+        let silent_at = self.silent_at(&self.rails[index], longest, freshest);
+        if silent_at.is_some_and(|at| at <= now) {
             self.on_silence(index, now);
         }
     }
@@ -279,7 +286,7 @@ impl Connection {
         if self.rails.len() > 1 {
             self.doubt_rail(index, now);
         }
-        let is_left = self.rails[index].silence.is_some_and(|silence| silence.suspect == Suspect::Failed);
+        let is_left = self.rails[index].has_failed();
         let rail = &mut self.rails[index];
         if rail.backoff == SILENT_PROBES {
             // No packet is declared lost: a host that is suspended for a moment receives them all afterwards. The
@@ -294,27 +301,46 @@ impl Connection {
         }
     }
 
-    /// Probes other rails as well: if they answer, this rail is silent, not the peer.
+    /// Probes the other rails as well, each with a packet that is acknowledged at once: the first that answers shows
+    /// that this rail is silent, not the peer.
     fn doubt_rail(&mut self, index: usize, now: Time) {
-        let others = self.rails.iter().enumerate().filter(|(other, rail)| *other != index && rail.answers());
-        let slowest = others.map(|(_, rail)| rail.trip.smoothed()).max();
-        let Some(wait) = slowest.map(|slowest| LEAST_DOUBT + slowest.min(MOST_DOUBT)) else { return };
-        self.pending |= control::PING;
-        let rail = &mut self.rails[index];
-        let since = rail.silence.map_or(now, |silence| silence.since);
-        if rail.silence.is_none_or(|silence| silence.suspect == Suspect::AllSilent) {
-            rail.silence = Some(Silence { since, suspect: Suspect::Until(now + wait) });
+        let silence = *self.rails[index].silence.get_or_insert(Silence { since: now, suspect: Suspect::Peer });
+        if silence.suspect == Suspect::Peer {
+            self.rails.iter_mut().filter(|rail| rail.answers()).for_each(|rail| rail.probes = rail.probes.max(1));
         }
     }
 
-    /// Decides whether a silent rail is demoted.
+    /// The peer has acknowledged a packet of a rail that was sent at `sent`: where other rails are silent, it is not
+    /// the peer that is.
+    pub(crate) fn on_answer(&mut self, index: usize, sent: Time, now: Time) {
+        let rail = &mut self.rails[index];
+        let was_silent = rail.backoff > 0;
+        (rail.backoff, rail.silence, rail.heard_at) = (0, None, now);
+        // The peer has answered half a round trip ago, and after the packet was sent. That must be later than it should
+        // have answered on the other rail: an acknowledgement may have been in flight for long.
+        let answered_at = before(now, rail.trip.smoothed() / 2).max(sent);
+        for rail in &mut self.rails {
+            let round_trip = rail.trip.smoothed();
+            if let Some(Silence { since, suspect: suspect @ Suspect::Peer }) = &mut rail.silence
+                && before(*since, round_trip / 2) <= answered_at
+            {
+                *suspect = Suspect::Until(now + GRACE);
+                if was_silent {
+                    // The peer was. This rail's last probe may have been lost for that, and the next one be far off.
+                    *suspect = Suspect::Until(now + GRACE + 2 * round_trip);
+                    rail.probes = rail.probes.max(1);
+                }
+            }
+        }
+    }
+
+    /// Decides whether a silent rail has failed: while another answers.
     fn decide_on_rail(&mut self, index: usize) {
         let Some(silence) = self.rails[index].silence else { return };
-        let has_answered = |rail: &Rail| rail.answers() && rail.heard_at >= silence.since;
-        if self.rails.iter().any(has_answered) {
+        if self.rails.iter().any(Rail::answers) {
             self.send_elsewhere(index, silence.since);
         } else {
-            self.rails[index].silence = Some(Silence { suspect: Suspect::AllSilent, ..silence });
+            self.rails[index].silence = Some(Silence { suspect: Suspect::Peer, ..silence });
         }
     }
 
@@ -367,6 +393,10 @@ impl Connection {
             _ => {}
         }
     }
+}
+
+fn before(time: Time, duration: Duration) -> Time {
+    Time::from_nanos(time.as_nanos().saturating_sub(nanos(duration)))
 }
 
 /// The first of the times `turn`, `turn + period`, `turn + 2 * period`, ... that is not before `at`.

@@ -19,6 +19,10 @@ use crate::skipped::Skipped;
 const FEWEST_ASKED: u64 = 8;
 const MOST_ASKED: u64 = 32;
 
+/// The peer's acknowledgements, which it may delay, come later than that by this much now and then: its timers are late
+/// when it has other work.
+const LATE: Duration = Duration::from_millis(2);
+
 /// A new address of the peer is challenged this many times.
 const MAX_CHALLENGES: u8 = 5;
 
@@ -63,9 +67,10 @@ impl Candidate {
     }
 }
 
-/// A rail without an acknowledgement in time.
+/// A rail without an acknowledgement in time, where there are others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
+    /// When that was noticed.
     pub(crate) since: Time,
     pub(crate) suspect: Suspect,
 }
@@ -75,7 +80,7 @@ impl Silence {
     pub(crate) const fn decided_at(self) -> Option<Time> {
         match self.suspect {
             Suspect::Until(at) => Some(at),
-            Suspect::AllSilent | Suspect::Failed => None,
+            Suspect::Peer | Suspect::Failed => None,
         }
     }
 }
@@ -90,11 +95,11 @@ pub(crate) struct Answered {
 /// Whether the rail is silent, or the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suspect {
-    /// Decided at this time: have other rails answered by then?
+    /// No other rail has answered since.
+    Peer,
+    /// Another rail has. The rail has failed if it does not answer until this time.
     Until(Time),
-    /// None has answered; they are probed again with the next probe.
-    AllSilent,
-    /// Others have: packets in flight were retransmitted on those.
+    /// The rail has failed: its packets in flight were retransmitted on others.
     Failed,
 }
 
@@ -120,7 +125,10 @@ pub(crate) struct Rail {
     pub(crate) backoff: u32,
     /// Time of the last acknowledgement.
     pub(crate) heard_at: Time,
-    /// If it is silent: since when, and when the other rails are checked for answers.
+    /// Packets below this number were sent before the rail answered again after it had failed: how long their
+    /// acknowledgements took is not a round trip. A probe may have waited for the address of the next hop.
+    pub(crate) answers_from: u64,
+    /// If it is silent: since when, and whether others answer.
     pub(crate) silence: Option<Silence>,
     /// Packets that may be sent beyond the window: probes.
     pub(crate) probes: u32,
@@ -169,6 +177,7 @@ impl Rail {
             credit: u64::from(credit),
             backoff: 0,
             heard_at: Time::ZERO,
+            answers_from: 0,
             silence: None,
             probes: 0,
             was_full: false,
@@ -196,6 +205,11 @@ impl Rail {
     /// Whether it may carry data, and is not silent.
     pub(crate) fn answers(&self) -> bool {
         self.is_live() && self.backoff == 0
+    }
+
+    /// Whether others have answered since it is silent.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.silence.is_some_and(|silence| silence.suspect == Suspect::Failed)
     }
 
     /// Whether a packet was sent on the current path.
@@ -270,12 +284,30 @@ impl Rail {
         let after = |wait: u64| Time::from_nanos(self.sent.last_sent().as_nanos().saturating_add(wait));
         let wait = self.trip.probe_timeout_ns().saturating_add(nanos(peer_delay));
         let usual = after(wait.saturating_mul(1 << self.backoff.min(20)).min(nanos(most).max(wait)));
-        let is_decided = self.silence.is_some_and(|silence| silence.suspect != Suspect::AllSilent);
-        let overtaken = freshest.filter(|_| !is_decided).and_then(|answered| {
+        let overtaken = freshest.filter(|_| self.backoff == 0).and_then(|answered| {
             let wait = self.trip.smoothed_ns() + self.trip.probe_timeout_of(answered.variation) + nanos(peer_delay);
             (answered.at > self.sent.last_sent()).then(|| after(wait))
         });
         [overtaken, Some(usual)].into_iter().flatten().min()
+    }
+
+    /// When the rail is overdue, where another may decide whether it has failed: a probe timeout of at least [`LATE`]
+    /// beyond a round trip after the oldest packet in flight was sent, and not before half a round trip and the same
+    /// margin have passed without any acknowledgement. A sender of bulk gets eight in a round trip.
+    ///
+    /// The probe timeout of RFC 9002 counts from the last packet, and begins again with each: with one path, nothing
+    /// else shows whether the peer is there. Here the question is that of RACK (RFC 8985 section 6.2) across rails: a
+    /// packet is missing, and later ones have arrived.
+    pub(crate) fn overdue_at(&self, peer_delay: Duration) -> Option<Time> {
+        if self.backoff > 0 || self.sent.loss_at().is_some() {
+            return None;
+        }
+        let oldest = self.sent.oldest_content()?.sent;
+        let round_trip = self.trip.smoothed_ns();
+        let margin = (4 * self.trip.variation_ns()).max(nanos(LATE)).saturating_add(nanos(peer_delay));
+        let after = |time: Time, wait: u64| Time::from_nanos(time.as_nanos().saturating_add(wait));
+        let (sent, heard) = (round_trip.saturating_add(margin), (round_trip / 2).saturating_add(margin));
+        Some(after(oldest, sent).max(after(self.heard_at, heard)))
     }
 }
 

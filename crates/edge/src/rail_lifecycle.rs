@@ -278,7 +278,7 @@ impl Connection {
         self.rails[index].begin_anew(self.limit, &self.settings);
     }
 
-    /// A rail is silent while others answer: its packets in flight are retransmitted on those. They may still arrive.
+    /// A rail has failed: its packets in flight are retransmitted on those that answer. They may still arrive.
     pub(crate) fn send_elsewhere(&mut self, index: usize, since: Time) {
         let mut flying = core::mem::take(&mut self.scratch);
         flying.clear();

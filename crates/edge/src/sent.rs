@@ -105,6 +105,8 @@ pub(crate) struct Sent {
     orderly_after: u64,
     /// Packets below these numbers have been checked for overtaking: when nothing else was to be sent, and in bulk.
     overtaken: [u64; 2],
+    /// No packet below this number is in flight.
+    settled_to: u64,
 }
 
 impl Sent {
@@ -126,6 +128,7 @@ impl Sent {
             orderly_from: 0,
             orderly_after: ORDERLY_AFTER,
             overtaken: [0; 2],
+            settled_to: 0,
         }
     }
 
@@ -193,6 +196,7 @@ impl Sent {
             self.in_flight += u64::from(bytes);
             self.last_sent = now;
         }
+        self.pass_settled();
         self.pop_settled(now, Duration::MAX);
     }
 
@@ -234,7 +238,9 @@ impl Sent {
                 self.in_flight -= u64::from(packet.bytes);
             }
         }
-        Some(*packet)
+        let packet = *packet;
+        self.pass_settled();
+        Some(packet)
     }
 
     /// The contents of the oldest packet in flight that has segments and arrives later than `soon`. Each packet is
@@ -265,6 +271,7 @@ impl Sent {
             left.push(*packet);
         }
         (self.flying, self.in_flight, self.loss_at) = (0, 0, None);
+        self.pass_settled();
     }
 
     /// A packet declared lost was late: the thresholds grow.
@@ -314,12 +321,29 @@ impl Sent {
             self.orderly_from = self.next_number() + self.orderly_after;
             self.orderly_after = (self.orderly_after * 2).min(MAX_ORDERLY_AFTER);
         }
-        self.pop_settled(now, delay * 4);
+        self.pass_settled();
     }
 
     /// The oldest packet in flight.
     pub(crate) fn oldest(&self) -> Option<&Packet> {
-        self.packets.iter().find(|packet| packet.state == State::Flying)
+        self.oldest_ones().next()
+    }
+
+    /// The oldest packet in flight that is not an MTU probe, which may have been too large.
+    pub(crate) fn oldest_content(&self) -> Option<&Packet> {
+        self.oldest_ones().find(|packet| !packet.contents.is_probe)
+    }
+
+    fn oldest_ones(&self) -> impl Iterator<Item = &Packet> {
+        let from = self.settled_to.saturating_sub(self.first) as usize;
+        self.packets.range(from.min(self.packets.len())..).filter(|packet| packet.state == State::Flying)
+    }
+
+    /// Moves `settled_to` on to the oldest packet in flight: each number is passed once.
+    fn pass_settled(&mut self) {
+        let from = self.settled_to.max(self.first);
+        let settled = self.packets.range((from - self.first) as usize..);
+        self.settled_to = from + settled.take_while(|packet| packet.state != State::Flying).count() as u64;
     }
 
     /// Releases memory that no packet in flight needs.
@@ -329,7 +353,7 @@ impl Sent {
 
     /// Forgets settled packets. Those declared lost stay a while: an acknowledgement may show that the loss was
     /// spurious.
-    fn pop_settled(&mut self, now: Time, keep: Duration) {
+    pub(crate) fn pop_settled(&mut self, now: Time, keep: Duration) {
         let crowded = self.packets.len() > self.most / 2;
         while let Some(front) = self.packets.front() {
             let settled = match front.state {

@@ -118,7 +118,7 @@ impl Connection {
             match frame {
                 Frame::Segment(segment) => outcome.good &= self.segment(&segment, packet, sink),
                 Frame::Ack(ack) => self.on_ack(&ack, meta.now),
-                Frame::NotReady(refused) => self.on_not_ready(&refused),
+                Frame::NotReady(refused) => self.on_not_ready(&refused, meta.now),
                 Frame::GoOn { round } => self.on_go_on(round),
                 Frame::Close(close) => self.on_close(&close, meta.now),
                 Frame::CloseAck => self.on_close_ack(meta.now),
@@ -211,14 +211,18 @@ impl Connection {
     /// Handles newly acknowledged packets.
     fn on_acked(&mut self, index: usize, settled: &[Packet], ack: &Ack<'_>, now: Time) {
         let rail = &mut self.rails[index];
-        let is_newest = |packet: &&Packet| packet.number == ack.largest && rail.is_of_path(packet.number);
+        if rail.has_failed() {
+            rail.answers_from = rail.sent.next_number();
+        }
+        let from = rail.path_from.max(rail.answers_from);
+        let is_newest = |packet: &&Packet| packet.number == ack.largest && packet.number >= from;
         if let Some(newest) = settled.first().filter(is_newest) {
             let delay = Duration::from_micros(u64::from(ack.delay_us)).min(self.peer_ack_delay);
             rail.trip.sample(now.since(newest.sent), delay);
             rail.window.on_sample(now.since(newest.sent));
         }
-        if !settled.is_empty() {
-            (rail.backoff, rail.silence, rail.heard_at) = (0, None, now);
+        if let Some(newest) = settled.first() {
+            self.on_answer(index, newest.sent, now);
         }
         for packet in settled {
             let rail = &mut self.rails[index];
@@ -285,6 +289,7 @@ impl Connection {
         if self.is_persistent(index, &lost) {
             self.rails[index].window.collapse(now);
         }
+        self.rails[index].sent.pop_settled(now, delay * 4);
         self.scratch = lost;
         self.couple(index);
         self.rails[index].settle(now);
@@ -341,8 +346,9 @@ impl Connection {
     }
 
     /// The peer has no receive for a segment: it is held. The packet is neither lost nor acknowledged.
-    fn on_not_ready(&mut self, refused: &NotReady) {
-        let Some(rail) = self.rails.get_mut(usize::from(refused.rail)) else {
+    fn on_not_ready(&mut self, refused: &NotReady, now: Time) {
+        let index = usize::from(refused.rail);
+        let Some(rail) = self.rails.get_mut(index) else {
             self.counters.false_frames += 1;
             return;
         };
@@ -351,11 +357,11 @@ impl Connection {
             return;
         }
         let packet = rail.sent.settle(refused.number);
-        (rail.backoff, rail.silence) = (0, None);
+        self.on_answer(index, packet.map_or(Time::ZERO, |packet| packet.sent), now);
         if let Some(packet) = packet {
             self.counters.held += 1;
             if packet.was_lost {
-                rail.window.on_spurious(packet.sent);
+                self.rails[index].window.on_spurious(packet.sent);
                 self.counters.spurious_losses += 1;
             }
             self.send_again(&packet);
@@ -405,8 +411,11 @@ impl Connection {
 mod tests {
     use core::net::SocketAddr;
 
+    use weft_wire::edge::ack;
+
     use super::*;
     use crate::connection::Established;
+    use crate::rail::{Silence, Suspect};
     use crate::sent::Leaving;
     use crate::settings::Settings;
 
@@ -420,11 +429,37 @@ mod tests {
         connection.detect_loss(0, now + Duration::from_secs(1));
     }
 
-    #[test]
-    fn patience_ends_with_the_sixteenth_recovery() {
+    fn connection() -> Connection {
         let settings = Settings::default();
         let established = Established::unknown(SocketAddr::from(([10, 0, 0, 1], 4791)), 1, &settings);
-        let mut connection = Connection::new(&established, &settings, Time::ZERO);
+        Connection::new(&established, &settings, Time::ZERO)
+    }
+
+    /// The first two were sent while the rail had failed.
+    #[test]
+    fn probes_of_a_failed_rail_give_no_round_trip() {
+        let (ms, at) = (Duration::from_millis(1), |ms: u64| Time::from_nanos(ms * 1_000_000));
+        let mut connection = connection();
+        connection.rails[0].trip.sample(2 * ms, Duration::ZERO);
+        connection.rails[0].silence = Some(Silence { since: at(50), suspect: Suspect::Failed });
+        let cases = [(&[100, 200][..], 900, 2), (&[][..], 901, 2), (&[902][..], 912, 3)];
+        for (number, (sent, acknowledged, expected)) in (0..).zip(cases) {
+            for sent in sent {
+                connection.rails[0].sent.push(&Leaving { now: at(*sent), bytes: 1200, ..Leaving::default() });
+            }
+            connection.on_ack(&ack(number), at(acknowledged));
+            assert_eq!(connection.rails[0].trip.smoothed(), expected * ms, "packet {number}");
+        }
+    }
+
+    fn ack(largest: u64) -> Ack<'static> {
+        let (ecn, more) = (ack::EcnCounts { ect0: 0, ect1: 0, ce: 0 }, ack::MoreRanges::default());
+        Ack { rail: 0, largest, first: 0, delay_us: 0, ecn, credit: 1 << 20, overflows: 0, more }
+    }
+
+    #[test]
+    fn patience_ends_with_the_sixteenth_recovery() {
+        let mut connection = connection();
         let at = |seconds: u64| Time::ZERO + Duration::from_secs(seconds);
         lose(&mut connection, at(10));
         connection.rails[0].sent.on_spurious(0);

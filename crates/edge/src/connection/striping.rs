@@ -44,15 +44,14 @@ pub(crate) const fn has(set: RailSet, index: usize) -> bool {
 }
 
 impl Connection {
-    /// Live rails that answer, or all live ones if none does.
+    /// Live rails that answer. If none does: those that were the last to answer, or all live ones.
     pub(crate) fn trusted(&self) -> RailSet {
         let set = |may: fn(&Rail) -> bool| {
             self.rails.iter().enumerate().fold(0, |set, (index, rail)| set | RailSet::from(may(rail)) << index)
         };
-        match set(Rail::answers) {
-            0 => set(Rail::is_live),
-            answering => answering,
-        }
+        // What is sent on a rail that has failed is retransmitted only with its next probe.
+        let sets: [fn(&Rail) -> bool; 3] = [Rail::answers, |rail| rail.is_live() && !rail.has_failed(), Rail::is_live];
+        sets.into_iter().map(set).find(|set| *set != 0).unwrap_or(0)
     }
 
     /// The next datagram. `burst`: the rail that consecutive datagrams are sent on.

@@ -1,5 +1,6 @@
 //! The tests in one program: it is linked once. Those that count all allocations of a process have their own.
 
+mod cuts;
 mod delay;
 mod hints;
 mod machine;
