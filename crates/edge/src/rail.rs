@@ -145,6 +145,8 @@ pub(crate) struct Rail {
     pub(crate) tally: Tally,
     /// Packets below this number took an earlier path: they show nothing of this one.
     pub(crate) path_from: u64,
+    /// Packets below this number were sent before a round trip was measured on the path.
+    pub(crate) known_from: u64,
     /// Why it is closed, and its last or attempted path.
     pub(crate) closed: Option<(Out, PathAddress)>,
 }
@@ -188,6 +190,7 @@ impl Rail {
             peer_overflows: 0,
             tally: Tally::default(),
             path_from: 0,
+            known_from: 0,
             closed: None,
         }
     }
@@ -215,6 +218,14 @@ impl Rail {
     /// Whether a packet was sent on the current path.
     pub(crate) const fn is_of_path(&self, number: u64) -> bool {
         number >= self.path_from
+    }
+
+    /// A round trip was measured, of which the peer has delayed the acknowledgement by `delay`.
+    pub(crate) fn on_round_trip(&mut self, sample: Duration, delay: Duration) {
+        if !self.trip.is_known() {
+            self.known_from = self.sent.next_number();
+        }
+        self.trip.sample(sample, delay);
     }
 
     /// The path has changed: nothing is known of it but that it reaches the peer. Packet numbers continue.
@@ -273,12 +284,15 @@ impl Rail {
         self.unasked >= every || fills && (window < 4 * least || self.unasked >= every / 2)
     }
 
-    /// When the peer is probed for lack of an acknowledgement. `peer_delay`: how long the peer may delay one.
+    /// When the peer is probed for lack of an acknowledgement. `peer_delay`: how long the peer may delay one. Not while
+    /// a packet waits to be declared lost by time: that a younger one has arrived shows that the peer answers (RFC 9002
+    /// section 6.2.1).
+    ///
     /// `freshest`: the rail with the latest acknowledgement. If that is later than this rail's last packet, the peer is
     /// not silent, and the variation of that rail counts: this one's may come from a pause that is over, and a rail
     /// that is cut gets no more samples.
     pub(crate) fn probe_at(&self, peer_delay: Duration, most: Duration, freshest: Option<Answered>) -> Option<Time> {
-        if !self.sent.is_flying() {
+        if !self.sent.is_flying() || self.sent.loss_at().is_some() {
             return None;
         }
         let after = |wait: u64| Time::from_nanos(self.sent.last_sent().as_nanos().saturating_add(wait));
@@ -314,6 +328,7 @@ impl Rail {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sent::Leaving;
 
     /// Packets of 1200 bytes until one requests an immediate acknowledgement.
     fn until_asked(rail: &mut Rail) -> usize {
@@ -329,6 +344,21 @@ mod tests {
             let mut rail = Rail::new(0, 1472, 16 << 20, &settings);
             assert_eq!([until_asked(&mut rail), until_asked(&mut rail)], [every, every], "of {datagrams}");
         }
+    }
+
+    #[test]
+    fn no_probe_while_a_packet_waits_to_be_lost_by_time() {
+        let (ms, at) = (Duration::from_millis(1), |ms: u64| Time::from_nanos(ms * 1_000_000));
+        let mut rail = Rail::new(0, 1472, 16 << 20, &Settings::default());
+        rail.on_round_trip(10 * ms, Duration::ZERO);
+        for number in 0..2 {
+            rail.sent.push(&Leaving { now: at(number), bytes: 1200, ..Leaving::default() });
+        }
+        let times = |rail: &Rail| (rail.probe_at(ms, Duration::MAX, None), rail.overdue_at(ms));
+        assert_eq!(times(&rail), (Some(at(32)), Some(at(31))), "10 + 4 * 5 + 1 after the last, or the first");
+        assert!(rail.sent.acknowledge(1, 1, &mut vec![]));
+        rail.sent.detect(at(11), 20 * ms, &mut vec![]);
+        assert_eq!((rail.sent.loss_at(), times(&rail)), (Some(at(20)), (None, None)));
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl Connection {
         self.on_path(index, before, place);
         let rail = &mut self.rails[index];
         if let Some(asked) = candidate.asked.filter(|_| !rail.trip.is_known()) {
-            rail.trip.sample(meta.now.since(asked), Duration::ZERO);
+            rail.on_round_trip(meta.now.since(asked), Duration::ZERO);
         }
         if index == 0 {
             self.report(Event::Moved(meta.from));

@@ -53,6 +53,11 @@ impl RoundTrip {
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
     }
 
+    /// The path has changed, or is full: the minimum is that of the last sample (RFC 9002 section 5.2).
+    pub(crate) fn restart_least(&mut self) {
+        self.least = self.least.map(|_| self.latest);
+    }
+
     /// Whether it was measured.
     pub(crate) fn is_known(&self) -> bool {
         self.least.is_some()

@@ -225,6 +225,12 @@ impl Sent {
         self.packets.get(index as usize).filter(|packet| packet.state != State::Done)
     }
 
+    /// Whether a packet without an acknowledgement had this number, or none: as far as it is not forgotten.
+    pub(crate) fn was_unasked(&self, number: u64) -> bool {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.packets.get(index)).is_some_and(|packet| packet.bytes == 0)
+    }
+
     /// Removes a packet, in flight or declared lost.
     pub(crate) fn settle(&mut self, number: u64) -> Option<Packet> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;

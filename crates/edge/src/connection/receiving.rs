@@ -12,7 +12,7 @@ use weft_wire::edge::packet::Packet as Bytes;
 use super::confirmation::{Confirmation, confirms};
 use super::{Connection, Meta, control};
 use crate::phase::{Ending, Event, Phase};
-use crate::rail::PathAddress;
+use crate::rail::{PathAddress, Rail};
 use crate::received::AckRequest;
 use crate::round_trip::nanos;
 use crate::sent::Packet;
@@ -218,7 +218,7 @@ impl Connection {
         let is_newest = |packet: &&Packet| packet.number == ack.largest && packet.number >= from;
         if let Some(newest) = settled.first().filter(is_newest) {
             let delay = Duration::from_micros(u64::from(ack.delay_us)).min(self.peer_ack_delay);
-            rail.trip.sample(now.since(newest.sent), delay);
+            rail.on_round_trip(now.since(newest.sent), delay);
             rail.window.on_sample(now.since(newest.sent));
         }
         if let Some(newest) = settled.first() {
@@ -288,6 +288,7 @@ impl Connection {
         }
         if self.is_persistent(index, &lost) {
             self.rails[index].window.collapse(now);
+            self.rails[index].trip.restart_least();
         }
         self.rails[index].sent.pop_settled(now, delay * 4);
         self.scratch = lost;
@@ -297,15 +298,15 @@ impl Connection {
 
     /// Persistent congestion (RFC 9002 section 7.6): whether all packets were lost over a time in which the rail was
     /// probed several times. Then the path has changed or is full, and nothing known of it holds. `lost` is sorted by
-    /// number. A number missing between them was acknowledged, or never used.
+    /// number. A packet missing between them was acknowledged, unless it was not to be. Packets sent before a round
+    /// trip was measured do not count: until then, the rail was probed after an assumed one.
     fn is_persistent(&self, index: usize, lost: &[Packet]) -> bool {
-        let trip = &self.rails[index].trip;
+        let Rail { trip, sent, known_from, .. } = &self.rails[index];
+        let lost = &lost[lost.partition_point(|packet| packet.number < *known_from)..];
         let timeout = trip.probe_timeout_ns().saturating_add(nanos(self.peer_ack_delay));
         let least = Duration::from_nanos(timeout.saturating_mul(PERSISTENT_TIMEOUTS));
-        let skipped = &self.rails[index].skipped;
         let is_next = |before: &Packet, packet: &Packet| {
-            let next = before.number + 1;
-            packet.number == next || (packet.number == next + 1 && skipped.has_any(&(next..=next)))
+            (before.number + 1..packet.number).all(|between| sent.was_unasked(between))
         };
         trip.is_known()
             && lost.chunk_by(is_next).any(|run| match run {
@@ -469,5 +470,49 @@ mod tests {
         }
         lose(&mut connection, at(1000));
         assert_eq!(connection.rails[0].sent.patience(), 0);
+    }
+
+    /// RFC 9002 section 7.6.2: the period of persistent congestion does not begin before a round trip was measured. And
+    /// section 5.2: then the least round trip is forgotten.
+    #[test]
+    fn losses_before_the_first_round_trip_are_no_persistent_congestion() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        for is_known in [false, true] {
+            let mut connection = connection();
+            let round_trip = Duration::from_millis(2);
+            if is_known {
+                connection.rails[0].on_round_trip(round_trip / 2, Duration::ZERO);
+            }
+            for ms in [0, 300, 900, 1000] {
+                connection.rails[0].sent.push(&Leaving { now: at(ms), bytes: 1200, ..Leaving::default() });
+            }
+            assert!(connection.rails[0].sent.acknowledge(3, 3, &mut vec![]));
+            connection.rails[0].on_round_trip(round_trip, Duration::ZERO);
+            connection.detect_loss(0, at(2000));
+            let Rail { window, trip, sent, .. } = &connection.rails[0];
+            assert_eq!(sent.in_flight(), 0, "the others are lost");
+            assert_eq!(window.bytes() == 2 * 1200, is_known, "{}", window.bytes());
+            assert_eq!(trip.least(), Some(round_trip), "the newest");
+        }
+    }
+
+    /// What is not to be acknowledged lies between the two lost packets; in the second case, what was acknowledged.
+    #[test]
+    fn packets_that_are_not_to_be_acknowledged_do_not_end_persistent_congestion() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        for bytes in [0, 1200] {
+            let mut connection = connection();
+            connection.rails[0].on_round_trip(Duration::from_millis(2), Duration::ZERO);
+            for (ms, bytes) in [(0, 1200), (100, bytes), (200, 1200), (1000, 1200)] {
+                connection.rails[0].sent.push(&Leaving { now: at(ms), bytes, ..Leaving::default() });
+            }
+            for number in [1, 3] {
+                assert!(connection.rails[0].sent.acknowledge(number, number, &mut vec![]));
+            }
+            connection.detect_loss(0, at(2000));
+            assert_eq!(connection.rails[0].sent.in_flight(), 0, "the others are lost");
+            let window = connection.rails[0].window.bytes();
+            assert_eq!(window == 2 * 1200, bytes == 0, "{window}");
+        }
     }
 }
