@@ -80,6 +80,7 @@ run_stages() {
         stage=${running[$process]}
         unset "running[$process]"
         end_stage "$stage" "$code"
+        [ ${#first[@]} -gt 0 ] || [ -n "$(running_in first)" ] || lift_all
     done
     trap - INT TERM HUP
     has_run=("${chosen[@]}")
@@ -138,6 +139,22 @@ take_priority() {
     echo "$niceness" >/proc/self/autogroup
     renice -n "$niceness" -p $$
     [ "$1" != idle ] || chrt --idle -p 0 $$
+} >/dev/null 2>&1
+
+# When nothing of the first lane is left, the others need not make room for it: those to come, and what runs, as far as
+# the system allows.
+lift_all() {
+    local stage process
+    for stage in "${chosen[@]}"; do
+        priority[$stage]=
+    done
+    for process in "${!running[@]}"; do
+        echo 0 >"/proc/$process/autogroup"
+        for process in $(ps -s "$process" -o pid=); do
+            chrt --other -p 0 "$process"
+            renice -n 0 -p "$process"
+        done
+    done
 } >/dev/null 2>&1
 
 # Ctrl-C and the like go on to the stages, which end what they have started; a second one is not waited for.
