@@ -14,8 +14,8 @@ const FIRST_TABLE: usize = 10_000;
 /// The address of every port, on its own link, for whoever asks by IPv6 (RFC 4291 section 2.5.6).
 const PORT_V6: &str = "fe80::1";
 
-/// What a shell does in the switch's namespace, whose arguments are its ports. With `on` they route, and with `off` they
-/// answer for no address any more. Of IPv6 there may be nothing.
+/// What a shell does in the switch's namespace. Its first argument is 1 where the ports, its other ones, are to route,
+/// and 0 where they are to answer for no address any more. Of IPv6 there may be nothing.
 pub(crate) const SCRIPT: &str = r#"
 on=$1
 shift
@@ -55,7 +55,8 @@ pub(crate) const fn table(segment: usize, side: usize) -> usize {
 }
 
 impl Station {
-    /// Lines for `ip -batch` in the switch's namespace that lead to it. The kernel forgets them when the port goes down.
+    /// Lines for `ip -batch` in the switch's namespace that lead to it. The kernel forgets them with a port that goes
+    /// down.
     pub(crate) fn ways(&self, all: &[Self]) -> String {
         let Self { port, v4, v6, to, .. } = self;
         let mut lines = format!("route replace {v4}/32 dev {port} table {to}\n");
@@ -99,8 +100,8 @@ impl Station {
     }
 }
 
-/// What the packet filter reads (iptables-restore(8)): `-A` or `-D` rules by which what comes at these ports goes through
-/// the queue of this number.
+/// What the packet filter reads (iptables-restore(8)): `-A` or `-D` rules by which what comes at these ports goes
+/// through the queue of this number.
 pub(crate) fn queue_rules(act: &str, stations: &[(Station, usize)]) -> String {
     let mut lines = "*mangle\n".to_owned();
     for (Station { port, .. }, queue) in stations {
@@ -167,7 +168,10 @@ mod tests {
         let all = stations().map(|station| (station, 7));
         assert_eq!(
             queue_rules("-A", &all[..2]),
-            "*mangle\n-A FORWARD -i h1r0 -j NFQUEUE --queue-num 7\n-A FORWARD -i h2r0 -j NFQUEUE --queue-num 7\nCOMMIT\n"
+            "*mangle\n\
+             -A FORWARD -i h1r0 -j NFQUEUE --queue-num 7\n\
+             -A FORWARD -i h2r0 -j NFQUEUE --queue-num 7\n\
+             COMMIT\n"
         );
     }
 }

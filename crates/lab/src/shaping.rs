@@ -51,8 +51,8 @@ impl Lab {
     /// is lost.
     ///
     /// # Errors
-    /// The lab has no such link, or the shape is out of its limits; the carrier that is wanted can't do it; the programs
-    /// that do it failed.
+    /// The lab has no such link, or the shape is out of its limits; the carrier that is wanted can't do it; the
+    /// programs that do it failed.
     pub fn shape(&mut self, link: Link, shape: &Shape, program: &BridgeProgram) -> Result<(), LabError> {
         link.check(&self.plan)?;
         shape.check()?;
@@ -330,7 +330,7 @@ impl Lab {
                 to: 0,
                 is_way_out: false,
             };
-            // Of two hosts the other one has kept to the rate, and what the queue lets go late must not be lost for that.
+            // Of two hosts the other one has kept to the rate, and what the queue lets go late must not be lost.
             let rate = self.plan.rate_of(rail);
             let behind = rate.filter(|_| self.hosts.len() > 2);
             at((rail, host.index()), host.cluster(), (station, [rate, behind]))
@@ -402,8 +402,8 @@ fn has_v6(all: &[At]) -> bool {
     all.iter().any(|at| at.station.v6.is_some())
 }
 
-/// What leaves the interface behind a port, and what leaves the port, where the lab's own links have these rates: there,
-/// and behind a packet queue.
+/// What leaves the interface behind a port, and what leaves the port, where the lab's own links have these rates:
+/// there, and behind a packet queue.
 fn limits(plan: Option<&PortPlan>, [rate, behind]: [Option<BitsPerSecond>; 2]) -> [Option<Limit>; 2] {
     let Some(plan) = plan.filter(|plan| plan.carrier == Carrier::Queue) else { return [rate.map(Limit::of); 2] };
     let of = |shape: &Shape, rate: Option<BitsPerSecond>| {

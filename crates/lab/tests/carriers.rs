@@ -1,5 +1,5 @@
-//! Packets of shaped links by both carriers, the kernel's packet queues and packet rings: the same delay, rate and cuts,
-//! over IPv4 and IPv6, while one takes the place of the other.
+//! Packets of shaped links by both carriers, the kernel's packet queues and packet rings: the same delay, rate and
+//! cuts, over IPv4 and IPv6, while one takes the place of the other.
 //!
 //! Where this system allows no namespaces, or lacks a program, each test says so and passes.
 
