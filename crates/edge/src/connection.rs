@@ -3,6 +3,7 @@
 mod confirmation;
 pub(crate) mod passing;
 mod receiving;
+mod receiving_runs;
 mod sending;
 pub(crate) mod striping;
 
@@ -125,10 +126,11 @@ pub struct Meta {
 
 /// An established connection.
 ///
-/// **Driving it.** After any change ([`receive`](Self::receive), [`handle_timeout`](Self::handle_timeout), a new
-/// segment in the source, [`close`](Self::close), [`abort`](Self::abort), [`receives_posted`](Self::receives_posted))
-/// call [`transmit`](Self::transmit) until it returns false, then [`poll_event`](Self::poll_event),
-/// [`acknowledged`](Self::acknowledged) and [`next_timeout`](Self::next_timeout).
+/// **Driving it.** After any change ([`receive`](Self::receive), [`receive_all`](Self::receive_all),
+/// [`handle_timeout`](Self::handle_timeout), a new segment in the source, [`close`](Self::close),
+/// [`abort`](Self::abort), [`receives_posted`](Self::receives_posted)) call [`transmit`](Self::transmit) until it
+/// returns false, then [`poll_event`](Self::poll_event), [`acknowledged`](Self::acknowledged) and
+/// [`next_timeout`](Self::next_timeout).
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) settings: Settings,

@@ -36,12 +36,21 @@ pub use pairing::RailAddress;
 pub use phase::{Ending, Event};
 pub use rail_state::{Out, RailInfo, RailState};
 pub use settings::Settings;
+pub use weft_wire::edge::run::{MOST_IN_RUN, Run};
 
 /// Places received segments.
 pub trait Sink {
     /// Places a segment at `position` of the peer's sequence, if possible now: a DDP header and payload, whose CRC-32C
     /// must be `crc`, checked in the same pass. The sink honours `options`.
     fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict;
+
+    /// Places a run, if possible now: consecutive parts of one message, the first of which is at `position`, as if they
+    /// were one segment: all of it or nothing. After `Later`, `NotReady` and `BadPayload` its segments are offered one
+    /// by one, so that one that is damaged holds up no other. `Later` is right where a run is nothing special.
+    fn run(&mut self, position: u64, run: &Run<'_>, options: Options) -> Verdict {
+        let _ = (position, run, options);
+        Verdict::Later
+    }
 }
 
 /// The result of placing a segment. Only a packet all of whose segments were `Placed` or `Duplicate` is acknowledged.

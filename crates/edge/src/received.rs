@@ -1,5 +1,6 @@
 //! Received packets of a rail: which are acknowledged, and when.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -73,30 +74,37 @@ impl Received {
 
     /// Accepts a packet, all of which is placed. `ecn`: the two bits of its IP header.
     pub(crate) fn take(&mut self, number: u64, ecn: u8, now: Time) {
-        match ecn & 3 {
-            1 => self.ecn.ect1 = self.ecn.ect1.wrapping_add(1),
-            2 => self.ecn.ect0 = self.ecn.ect0.wrapping_add(1),
-            3 => self.ecn.ce = self.ecn.ce.wrapping_add(1),
-            _ => {}
-        }
-        if self.ranges.last().is_none_or(|last| number > last.high) {
-            self.largest_at = now;
-        }
-        self.insert(number);
+        self.take_all(&(number..=number), ecn, now);
     }
 
-    fn insert(&mut self, number: u64) {
-        let above = self.ranges.iter().rposition(|range| range.low <= number).map_or(0, |index| index + 1);
-        let joins_below = above > 0 && self.ranges[above - 1].high + 1 == number;
-        let joins_above = self.ranges.get(above).is_some_and(|range| range.low == number + 1);
+    /// Accepts packets in a row, all of which are placed and none of which was accepted before. `ecn`: the two bits of
+    /// their IP headers.
+    pub(crate) fn take_all(&mut self, numbers: &RangeInclusive<u64>, ecn: u8, now: Time) {
+        let count = (numbers.end() - numbers.start() + 1) as u32;
+        match ecn & 3 {
+            1 => self.ecn.ect1 = self.ecn.ect1.wrapping_add(count),
+            2 => self.ecn.ect0 = self.ecn.ect0.wrapping_add(count),
+            3 => self.ecn.ce = self.ecn.ce.wrapping_add(count),
+            _ => {}
+        }
+        if self.ranges.last().is_none_or(|last| *numbers.end() > last.high) {
+            self.largest_at = now;
+        }
+        self.insert(*numbers.start(), *numbers.end());
+    }
+
+    fn insert(&mut self, low: u64, high: u64) {
+        let above = self.ranges.iter().rposition(|range| range.low <= low).map_or(0, |index| index + 1);
+        let joins_below = above > 0 && self.ranges[above - 1].high + 1 == low;
+        let joins_above = self.ranges.get(above).is_some_and(|range| range.low == high + 1);
         match (joins_below, joins_above) {
             (true, true) => {
                 let upper = self.ranges.remove(above);
                 self.grow(above - 1, self.ranges[above - 1].low, upper.high);
             }
-            (true, false) => self.grow(above - 1, self.ranges[above - 1].low, number),
-            (false, true) => self.grow(above, number, self.ranges[above].high),
-            (false, false) => self.ranges.insert(above, Range { low: number, high: number, repeats: REPEATS }),
+            (true, false) => self.grow(above - 1, self.ranges[above - 1].low, high),
+            (false, true) => self.grow(above, low, self.ranges[above].high),
+            (false, false) => self.ranges.insert(above, Range { low, high, repeats: REPEATS }),
         }
         if self.ranges.len() > MAX_RANGES {
             self.floor = self.ranges.remove(0).high + 1;
@@ -109,9 +117,15 @@ impl Received {
 
     /// The sender requests an acknowledgement of packet `number`.
     pub(crate) fn request(&mut self, number: u64, request: AckRequest, now: Time) {
-        self.unacknowledged += 1;
-        self.row = self.row.saturating_add(1);
-        let late = number + 1 < self.next;
+        self.request_for(&(number..=number), request, now);
+    }
+
+    /// The sender requests an acknowledgement of these packets.
+    pub(crate) fn request_for(&mut self, numbers: &RangeInclusive<u64>, request: AckRequest, now: Time) {
+        let count = (numbers.end() - numbers.start() + 1) as u32;
+        self.unacknowledged += count;
+        self.row = self.row.saturating_add(count);
+        let late = numbers.end() + 1 < self.next;
         if request.at_once || late || self.unacknowledged >= request.every || self.has_new_gap() {
             self.due = Some(now);
         } else if self.due.is_none() {

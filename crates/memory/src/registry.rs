@@ -235,6 +235,25 @@ impl Registry {
         unsafe { self.touch(slice, |pointer| bytes::copy_in(pointer.as_ptr(), bytes, digest)) }
     }
 
+    /// Copies these parts, one behind the other, into a slice that has the length of all of them.
+    ///
+    /// # Errors
+    /// The slice can't be touched (any more), or has another length.
+    pub fn copy_in_parts(&self, slice: &Slice, parts: &[&[u8]]) -> Result<(), MemoryError> {
+        same_length(slice.length, parts.iter().map(|part| part.len()).sum())?;
+        let copy = |pointer: NonNull<u8>| {
+            let mut to = pointer.as_ptr();
+            for part in parts {
+                // SAFETY: `touch` vouches for as many bytes as the slice has, and that is all of the parts.
+                unsafe { bytes::copy_in(to, part, &mut NoDigest) };
+                // SAFETY: As before: it is in the slice, or its end.
+                to = unsafe { to.add(part.len()) };
+            }
+        };
+        // SAFETY: Copies may stop anywhere.
+        unsafe { self.touch(slice, copy) }
+    }
+
     /// Copies a slice into `out`, which has the same length, and feeds what arrived there to `digest`, in one pass.
     ///
     /// # Errors
@@ -244,6 +263,26 @@ impl Registry {
         same_length(slice.length, out.len())?;
         // SAFETY: `touch` vouches for as many bytes as the slice has. A copy and a checksum may stop anywhere.
         unsafe { self.touch(slice, |pointer| bytes::copy_out(pointer.as_ptr(), out, digest)) }
+    }
+
+    /// Copies a slice into these parts, one behind the other, which have its length together, and feeds what arrived in
+    /// each to the digest beside it, in one pass.
+    ///
+    /// # Errors
+    /// The slice can't be touched (any more), or has another length.
+    pub fn copy_out_parts<D: Digest>(&self, slice: &Slice, parts: &mut [(&mut [u8], D)]) -> Result<(), MemoryError> {
+        same_length(slice.length, parts.iter().map(|(part, _)| part.len()).sum())?;
+        let copy = |pointer: NonNull<u8>| {
+            let mut from = pointer.as_ptr().cast_const();
+            for (part, digest) in parts {
+                // SAFETY: `touch` vouches for as many bytes as the slice has, and that is all of the parts.
+                unsafe { bytes::copy_out(from, part, digest) };
+                // SAFETY: As before: it is in the slice, or its end.
+                from = unsafe { from.add(part.len()) };
+            }
+        };
+        // SAFETY: Copies and checksums may stop anywhere.
+        unsafe { self.touch(slice, copy) }
     }
 
     /// Feeds a slice to `digest` without a copy. Bytes that are written meanwhile make the checksum wrong.
@@ -325,6 +364,11 @@ impl Registry {
         mut out: &mut [u8],
         digest: &mut D,
     ) -> Result<(), MemoryError> {
+        if let ([slice], 0) = (gather.slices(), skip)
+            && slice.length as usize == out.len()
+        {
+            return self.copy_out(slice, out, digest);
+        }
         for slice in part_of(gather, skip, out.len())?.slices() {
             let (now, rest) = out.split_at_mut(slice.length as usize);
             self.copy_out(slice, now, digest)?;

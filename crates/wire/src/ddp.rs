@@ -12,8 +12,8 @@ pub const UNTAGGED_LENGTH: usize = 18;
 /// The DDP version this module speaks (RFC 5041 section 4.1: 1).
 pub const VERSION: u8 = 1;
 
-const TAGGED: u8 = 0x80;
-const LAST: u8 = 0x40;
+pub(crate) const TAGGED: u8 = 0x80;
+pub(crate) const LAST: u8 = 0x40;
 const VERSION_MASK: u8 = 0x03;
 
 /// Where each field begins, in bytes.

@@ -1,5 +1,5 @@
 //! Edge: RDMA over datagrams. A datagram is one packet: of an established connection ([`packet`], [`frame`]) or of
-//! its set-up ([`setup`]). `docs/wire.md` draws them.
+//! its set-up ([`setup`]). `docs/wire.md` draws them. Packets in a row are read and written as one ([`run`]).
 //!
 //! The first byte tells them apart: its two highest bits are `01` in the one and `11` in the other. Whatever else
 //! stands there is not Edge.
@@ -9,6 +9,7 @@ pub mod addresses;
 pub mod frame;
 pub mod packet;
 mod reader;
+pub mod run;
 pub mod setup;
 #[cfg(test)]
 mod tests;

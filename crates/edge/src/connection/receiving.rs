@@ -58,12 +58,17 @@ impl Connection {
             // soon.
             let delay = self.settings.max_ack_delay;
             let at_once = packet.header.ack_now || meta.ecn & 3 == 3;
-            // Well before the peer has used up its credit, so that it does not stall.
-            let every = self.credit_of(index) / 4 / (datagram.len() as u32).max(1);
-            let every = every.clamp(1, self.settings.ack_every);
+            let every = self.ack_every(index, datagram.len());
             let rail = &mut self.rails[index];
             rail.received.request(number, AckRequest { at_once, every, delay }, now);
         }
+    }
+
+    /// The number of packets of `bytes` bytes each that are acknowledged at the latest: well before the peer has used
+    /// up its credit, so that it does not stall.
+    pub(super) fn ack_every(&self, index: usize, bytes: usize) -> u32 {
+        let every = self.credit_of(index) / 4 / (bytes as u32).max(1);
+        every.clamp(1, self.settings.ack_every)
     }
 
     /// Parses and checks a packet: intact, of this connection, new, and from a confirmed peer.

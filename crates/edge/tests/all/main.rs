@@ -6,6 +6,7 @@ mod hints;
 mod machine;
 mod paths;
 mod rails;
+mod runs;
 mod setup;
 mod sizes;
 #[path = "../world/mod.rs"]

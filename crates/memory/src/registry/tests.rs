@@ -533,3 +533,34 @@ fn a_watch_is_told_of_its_own_region_alone() {
     registry.report_access(domain, region.stag(), RemoteRight::Read, 4);
     assert_eq!(seen.0.lock().len(), 1);
 }
+
+#[test]
+fn parts_are_copied_behind_each_other_and_must_fill_the_slice() {
+    let (registry, domain) = registry();
+    let region = registry.register(domain, vec![0; 10_000], ALL, 0).unwrap();
+    // A short slice is touched under the table's lock, a long one in the region's gate.
+    for length in [10, 9000] {
+        let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+        let slice = region.slice(500..500 + length as u64).unwrap();
+        let (one, rest) = bytes.split_at(3);
+        let (two, three) = rest.split_at(length / 2);
+        registry.copy_in_parts(&slice, &[one, &[], two, three]).unwrap();
+        let mut out = vec![0xa5; length];
+        registry.copy_out(&slice, &mut out, &mut NoDigest).unwrap();
+        assert_eq!(out, bytes);
+        let mut out = vec![0xa5; length];
+        let (first, rest) = out.split_at_mut(4);
+        let (empty, second) = rest.split_at_mut(0);
+        let mut parts = [first, empty, second].map(|part| (part, Tape::default()));
+        registry.copy_out_parts(&slice, &mut parts).unwrap();
+        assert_eq!(parts.map(|(_, tape)| tape.0), [&bytes[..4], &[], &bytes[4..]]);
+        assert_eq!(out, bytes);
+        assert!(registry.copy_out_parts(&slice, &mut [(&mut out[1..], Tape::default())]).is_err());
+        let mismatch = MemoryError::LengthMismatch { slice: length as u64, given: length as u64 - 3 };
+        assert_eq!(registry.copy_in_parts(&slice, &[two, three]), Err(mismatch));
+        assert!(registry.copy_in_parts(&slice, &[one, two, three, &[0]]).is_err());
+    }
+    let slice = region.slice(..9000).unwrap();
+    drop(region);
+    assert_eq!(registry.copy_in_parts(&slice, &[&[1; 9000]]), Err(MemoryError::Gone(slice.region)));
+}

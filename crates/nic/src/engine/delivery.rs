@@ -260,14 +260,21 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 are_good.by_ref().take(count).for_each(drop);
                 continue;
             };
+            // Whom the last datagram was for, if that is the connection in `present`.
+            let mut known = None;
             for mut entry in datagrams(run, from) {
                 entry.is_checked = are_good.next().unwrap_or(false);
-                let datagram = &bytes[entry.range.clone()];
-                let found = self.datagrams.find(N::Lower::destination(datagram), from);
+                let destination = N::Lower::destination(&bytes[entry.range.clone()]);
+                if known == Some(destination) {
+                    join(entries, entry);
+                    continue;
+                }
+                let found = self.datagrams.find(destination, from);
                 if found != present || found.is_none() {
                     self.hand_over(present.take(), port, bytes, entries);
                     present = found;
                 }
+                known = found.map(|_| destination);
                 match found {
                     Some(_) => entries.push(entry),
                     None => self.knock(port, bytes, &entry, answer),
@@ -396,11 +403,26 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 }
 
+/// Adds a datagram to those that came together with it, if it lies right behind them.
+fn join(entries: &mut Vec<InboxEntry>, entry: InboxEntry) {
+    match entries.last_mut() {
+        Some(last)
+            if last.range.end == entry.range.start
+                && last.range.len().is_multiple_of(last.size)
+                && last.is_checked == entry.is_checked =>
+        {
+            last.range.end = entry.range.end;
+        }
+        _ => entries.push(entry),
+    }
+}
+
 /// The datagrams of a run.
 fn datagrams(run: &ReceivedDatagrams, from: SocketAddr) -> impl Iterator<Item = InboxEntry> + '_ {
     let (start, end, size) = (run.range.start, run.range.end, run.segment_size.max(1) as usize);
     (start..end).step_by(size).map(move |at| InboxEntry {
         range: at..end.min(at + size),
+        size,
         from,
         to: run.to,
         ecn: run.ecn,

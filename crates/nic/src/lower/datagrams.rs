@@ -188,12 +188,16 @@ pub struct Inbox<'a> {
     port: Option<DatagramKey>,
     bytes: &'a [u8],
     entries: &'a [InboxEntry],
+    /// Bytes of the first entry that were taken.
+    taken: usize,
 }
 
-/// Where a datagram lies, and what is known of it.
+/// Where datagrams lie that have come together, and what is known of them.
 #[derive(Clone, Debug)]
 pub(crate) struct InboxEntry {
     pub(crate) range: core::ops::Range<usize>,
+    /// Bytes of each but the last, which may have fewer. At least 1.
+    pub(crate) size: usize,
     pub(crate) from: SocketAddr,
     pub(crate) to: Option<LocalAddress>,
     pub(crate) ecn: Ecn,
@@ -215,9 +219,27 @@ pub struct Datagram<'a> {
     pub is_checked: bool,
 }
 
+/// Datagrams that have come together: of one sender, with one mark.
+#[derive(Clone, Copy, Debug)]
+pub struct DatagramRun<'a> {
+    /// The first one, but with the bytes of all.
+    pub all: Datagram<'a>,
+    /// Bytes of each but the last, which may have fewer.
+    pub size: usize,
+}
+
 impl<'a> Inbox<'a> {
     pub(crate) const fn new(port: DatagramKey, bytes: &'a [u8], entries: &'a [InboxEntry]) -> Self {
-        Self { port: Some(port), bytes, entries }
+        Self { port: Some(port), bytes, entries, taken: 0 }
+    }
+
+    /// Takes the next datagrams that have come together.
+    pub fn next_run(&mut self) -> Option<DatagramRun<'a>> {
+        let (entry, rest) = self.entries.split_first()?;
+        let bytes = self.bytes.get(entry.range.start + self.taken..entry.range.end)?;
+        (self.entries, self.taken) = (rest, 0);
+        let InboxEntry { from, to, ecn, is_checked, size, .. } = *entry;
+        Some(DatagramRun { all: Datagram { bytes, from, to, ecn, is_checked }, size })
     }
 
     /// The port that they have come to.
@@ -237,11 +259,13 @@ impl<'a> Iterator for Inbox<'a> {
     type Item = Datagram<'a>;
 
     fn next(&mut self) -> Option<Datagram<'a>> {
-        let (entry, rest) = self.entries.split_first()?;
-        self.entries = rest;
-        let bytes = self.bytes.get(entry.range.clone())?;
-        let InboxEntry { from, to, ecn, is_checked, .. } = *entry;
-        Some(Datagram { bytes, from, to, ecn, is_checked })
+        let (whole, taken) = (*self, self.taken);
+        let DatagramRun { all, size } = self.next_run()?;
+        if all.bytes.len() <= size {
+            return Some(all);
+        }
+        *self = Self { taken: taken + size, ..whole };
+        Some(Datagram { bytes: &all.bytes[..size], ..all })
     }
 }
 

@@ -35,8 +35,8 @@ mod words;
 pub use self::above::{Above, StreamCell, StreamGuard};
 pub(crate) use self::datagrams::InboxEntry;
 pub use self::datagrams::{
-    Datagram, DatagramKey, DatagramPorts, Destination, Inbox, Leaving, Names, Parcel, RailPort, RailPorts, ServedPorts,
-    Stray, Told,
+    Datagram, DatagramKey, DatagramPorts, DatagramRun, Destination, Inbox, Leaving, Names, Parcel, RailPort, RailPorts,
+    ServedPorts, Stray, Told,
 };
 pub use self::io::{Io, Scratch};
 pub use self::seam::{Datagrams, Lower, Pollable, Segments, Setup};

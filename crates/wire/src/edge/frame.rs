@@ -98,7 +98,7 @@ pub struct SegmentOptions {
 }
 
 /// Bits of the options that stand first among them.
-const UNORDERED: u8 = 0x01;
+pub(super) const UNORDERED: u8 = 0x01;
 const FENCE: u8 = 0x02;
 /// Those that must be understood. Who does not know the others leaves them out of account.
 const MUST_UNDERSTAND: u8 = 0x0f;

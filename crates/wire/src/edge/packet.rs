@@ -16,9 +16,11 @@ pub(super) const FORM: u8 = 0xc0;
 pub(super) const ESTABLISHED: u8 = 0x40;
 const SEALED: u8 = 0x20;
 const KEY_PHASE: u8 = 0x10;
-const ACK_NOW: u8 = 0x08;
+pub(super) const ACK_NOW: u8 = 0x08;
 const VERSION_MASK: u8 = 0x07;
-const CHECK: usize = 14;
+/// Where the packet number and the header check begin.
+pub(super) const NUMBER: usize = 10;
+pub(super) const CHECK: usize = 14;
 const NUMBER_LENGTH: usize = size_of::<u64>();
 /// Bits of a packet number that go over the wire.
 const NUMBER_BITS: u32 = 32;
@@ -118,9 +120,20 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// The bytes of a header, without its check.
+pub(super) fn unchecked(header: &Header) -> [u8; HEADER_LENGTH] {
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    let mut bytes = [0; HEADER_LENGTH];
+    bytes[0] = ESTABLISHED | super::VERSION as u8 | flag(header.ack_now, ACK_NOW) | flag(header.key_phase, KEY_PHASE);
+    bytes[1] = header.rail;
+    bytes[2..NUMBER].copy_from_slice(&header.destination.0.to_be_bytes());
+    bytes[NUMBER..CHECK].copy_from_slice(&(header.number as u32).to_be_bytes());
+    bytes
+}
+
 /// The check of what is in `check` and `run`, and of the header. That comes last, since whether the acknowledgement is
 /// waited for is known last. The whole number is covered, so that a packet is not taken for one that is 2^32 older.
-fn end_check(mut check: Crc32c, run: &[u8], number: u64, header: &[u8; CHECK]) -> [u8; CRC_LENGTH] {
+pub(super) fn end_check(mut check: Crc32c, run: &[u8], number: u64, header: &[u8; CHECK]) -> [u8; CRC_LENGTH] {
     let mut last = [0; NUMBER_LENGTH + CHECK];
     let (whole_number, rest) = last.split_at_mut(NUMBER_LENGTH);
     whole_number.copy_from_slice(&number.to_be_bytes());
@@ -130,7 +143,7 @@ fn end_check(mut check: Crc32c, run: &[u8], number: u64, header: &[u8; CHECK]) -
 }
 
 /// What stands before the header check.
-fn before_check(packet: &[u8]) -> &[u8; CHECK] {
+pub(super) fn before_check(packet: &[u8]) -> &[u8; CHECK] {
     packet.first_chunk().expect("a packet has a header")
 }
 
@@ -166,14 +179,7 @@ impl<'a> Builder<'a> {
     #[must_use]
     pub fn new(out: &'a mut Vec<u8>, header: &Header) -> Self {
         let start = out.len();
-        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        out.push(
-            ESTABLISHED | super::VERSION as u8 | flag(header.ack_now, ACK_NOW) | flag(header.key_phase, KEY_PHASE),
-        );
-        out.push(header.rail);
-        out.extend_from_slice(&header.destination.0.to_be_bytes());
-        out.extend_from_slice(&(header.number as u32).to_be_bytes());
-        out.extend_from_slice(&[0; HEADER_LENGTH - CHECK]);
+        out.extend_from_slice(&unchecked(header));
         Self { out, start, number: header.number, check: Crc32c::new(), uncovered: None, run: 0..0 }
     }
 

@@ -1,7 +1,8 @@
 //! What comes for a connection, and what that hands up: segments, each in its place before it is acknowledged.
 
+use arrayvec::ArrayVec;
 use weft_base::NoDigest;
-use weft_edge::{Meta, Options, Sink, Verdict};
+use weft_edge::{MOST_IN_RUN, Meta, Options, Run, Sink, Verdict};
 use weft_memory::MemoryError;
 use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Later, Placement, Verdict as Judgement, Violation};
 use weft_wire::Crc32c;
@@ -14,7 +15,7 @@ use super::kept::Kept;
 use super::outbox::Outbox;
 use super::rails;
 use super::state::{Edge, Handed, Phase, Running};
-use crate::lower::{Above, Io, ReceiveError};
+use crate::lower::{Above, DatagramRun, Io, ReceiveError};
 
 /// Hands segments up to a stream.
 struct Uphill<'a, 'b, A, S> {
@@ -31,7 +32,7 @@ impl Edge {
     /// Takes what has come for an established connection. Returns whether anything had.
     pub(super) fn take<A: Above>(&mut self, mut above: Option<&mut A>, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
         self.try_kept(above.as_deref_mut(), io);
-        let inbox = core::mem::take(&mut io.inbox);
+        let mut inbox = core::mem::take(&mut io.inbox);
         if inbox.is_empty() {
             return false;
         }
@@ -43,33 +44,32 @@ impl Edge {
         let Running { connection, discards, took, kept, .. } = &mut **running;
         *took = true;
         let (mut present, mut came_to) = (None, None);
-        for datagram in inbox {
-            let local = rails.local_of(port, datagram.to);
-            came_to = datagram.to;
+        while let Some(DatagramRun { all, size }) = inbox.next_run() {
+            let local = rails.local_of(port, all.to);
+            came_to = all.to;
             if present.replace(local) != Some(local) {
                 ways.get(local).into_iter().for_each(|way| rails::tell_socket(connection, local, way, io));
             }
-            io.counters.received_wire_bytes += datagram.bytes.len() as u64;
-            match weft_wire::edge::destination(datagram.bytes) {
-                Ok(For::Connection(_)) => {
-                    let meta = Meta { from: datagram.from, local, ecn: datagram.ecn.bits(), now: io.now };
-                    match above.as_deref_mut() {
-                        Some(above) if !*discards => {
-                            let is_checked = datagram.is_checked;
-                            let kept = kept.as_deref_mut();
-                            let mut uphill = Uphill { above, io, handed: &mut handed, is_checked, kept };
-                            connection.receive(datagram.bytes, &meta, &mut uphill);
-                        }
-                        _ => connection.receive(datagram.bytes, &meta, &mut Discard),
+            io.counters.received_wire_bytes += all.bytes.len() as u64;
+            let meta = Meta { from: all.from, local, ecn: all.ecn.bits(), now: io.now };
+            let mut rest = all.bytes;
+            while !rest.is_empty() {
+                let (packets, others) = rest.split_at(packets_of(rest, size));
+                match above.as_deref_mut() {
+                    Some(above) if !*discards => {
+                        let is_checked = all.is_checked;
+                        let kept = kept.as_deref_mut();
+                        let mut uphill = Uphill { above, io, handed: &mut handed, is_checked, kept };
+                        connection.receive_all(packets, size, &meta, &mut uphill);
                     }
+                    _ => connection.receive_all(packets, size, &meta, &mut Discard),
                 }
-                Ok(For::Reset { .. }) => {
-                    if let Ok(token) = reset_token(datagram.bytes) {
-                        connection.receive_reset(&token, io.now);
-                    }
-                }
+                let (other, after) = others.split_at(size.min(others.len()));
                 // A hello that comes again is late.
-                Ok(For::Setup { .. }) | Err(_) => {}
+                if let Ok(token) = reset_token(other) {
+                    connection.receive_reset(&token, io.now);
+                }
+                rest = after;
             }
         }
         if self.has_moved {
@@ -101,6 +101,12 @@ impl Sink for Discard {
     }
 }
 
+/// Bytes of the datagrams at the front that are packets of an established connection.
+fn packets_of(datagrams: &[u8], size: usize) -> usize {
+    let is_packet = |datagram: &&[u8]| matches!(weft_wire::edge::destination(datagram), Ok(For::Connection(_)));
+    datagrams.chunks(size).take_while(is_packet).map(<[u8]>::len).sum()
+}
+
 impl<A: Above, S> Sink for Uphill<'_, '_, A, S> {
     fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict {
         if self.handed.is_over || self.handed.error.is_some() {
@@ -118,6 +124,85 @@ impl<A: Above, S> Sink for Uphill<'_, '_, A, S> {
         let demand = Demand { unordered: options.unordered, after: options.after };
         if self.kept.is_some() { self.in_order(arrival, demand, ulpdu) } else { self.hand_up(arrival, demand, ulpdu) }
     }
+
+    /// One long segment, but for its payload, which lies in the packets. All of that is checked before any is placed.
+    fn run(&mut self, position: u64, run: &Run<'_>, options: Options) -> Verdict {
+        if self.handed.is_over || self.handed.error.is_some() || self.kept.is_some() {
+            return Verdict::Later;
+        }
+        if !self.is_checked && !run.parts().all(|(payload, crc)| Crc32c::of(payload) == crc) {
+            return Verdict::BadPayload;
+        }
+        let end = position + run.payload_length() as u64 + u64::from(run.is_last());
+        let demand = Demand { unordered: options.unordered, after: options.after };
+        let mut head = [0; HEAD_LENGTH];
+        let Some(length) = head_of(run, &mut head) else { return Verdict::Later };
+        let ulpdu = Ulpdu { head: &head[..length], header_length: run.ddp_header().len(), payload: Payload::Run(run) };
+        self.place(Arrival { start: position, end }, demand, &ulpdu)
+    }
+}
+
+/// A segment as it came.
+struct Ulpdu<'a> {
+    /// Its first bytes: [`HEAD_LENGTH`] of them, or all.
+    head: &'a [u8],
+    header_length: usize,
+    payload: Payload<'a>,
+}
+
+/// What follows the DDP header.
+enum Payload<'a> {
+    One(&'a [u8]),
+    Run(&'a Run<'a>),
+}
+
+/// The payloads of a run.
+type Parts<'a> = ArrayVec<&'a [u8], MOST_IN_RUN>;
+
+impl Ulpdu<'_> {
+    fn length(&self) -> usize {
+        let payload = match self.payload {
+            Payload::One(payload) => payload.len(),
+            Payload::Run(run) => run.payload_length(),
+        };
+        self.header_length + payload
+    }
+
+    /// The number of segments that it was sent as.
+    fn frames(&self) -> u64 {
+        match self.payload {
+            Payload::One(_) => 1,
+            Payload::Run(run) => run.count() as u64,
+        }
+    }
+}
+
+/// Removes the first `length` bytes of these parts, or all of them, and returns them.
+fn take<'a>(parts: &mut Parts<'a>, length: usize) -> Parts<'a> {
+    let mut left = length;
+    let mut fits = |part: &&[u8]| {
+        let rest = left.checked_sub(part.len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    let whole = parts.iter().take_while(|part| fits(part)).count();
+    let mut taken: Parts<'a> = parts.drain(..whole).collect();
+    if let Some(part) = parts.first_mut().filter(|_| left > 0) {
+        let (before, behind) = part.split_at(left);
+        taken.push(before);
+        *part = behind;
+    }
+    taken
+}
+
+/// Writes the beginning of the long segment that a run is. `None`: its first payload does not fill it.
+fn head_of(run: &Run<'_>, head: &mut [u8; HEAD_LENGTH]) -> Option<usize> {
+    let ulpdu = run.segment().ulpdu;
+    let header = Header { last: run.is_last(), ..Header::parse(ulpdu).ok()? };
+    let length = HEAD_LENGTH.min(header.length() + run.payload_length());
+    head[..length].copy_from_slice(ulpdu.get(..length)?);
+    header.emit(head);
+    Some(length)
 }
 
 impl<A: Above, S> Uphill<'_, '_, A, S> {
@@ -132,7 +217,9 @@ impl<A: Above, S> Uphill<'_, '_, A, S> {
             self.io.counters.received_frames += 1;
             return Verdict::Placed;
         }
-        self.place(arrival, demand, ulpdu)
+        let (header_length, head) = (ddp_header_length(ulpdu[0]), &ulpdu[..ulpdu.len().min(HEAD_LENGTH)]);
+        let payload = Payload::One(&ulpdu[header_length..]);
+        self.place(arrival, demand, &Ulpdu { head, header_length, payload })
     }
 
     /// Hands a segment up if it is its turn, and then those that have waited for it. Otherwise it is kept, and
@@ -173,10 +260,9 @@ impl<A: Above, S> Uphill<'_, '_, A, S> {
         }
     }
 
-    fn place(&mut self, arrival: Arrival, demand: Demand, ulpdu: &[u8]) -> Verdict {
-        let head = &ulpdu[..ulpdu.len().min(HEAD_LENGTH)];
+    fn place(&mut self, arrival: Arrival, demand: Demand, ulpdu: &Ulpdu<'_>) -> Verdict {
         loop {
-            let verdict = self.above.locate(arrival, demand, ulpdu.len() as u32, head);
+            let verdict = self.above.locate(arrival, demand, ulpdu.length() as u32, ulpdu.head);
             let placement = match &verdict {
                 Judgement::Place(placement) => placement,
                 Judgement::Drop => return Verdict::Duplicate,
@@ -201,9 +287,9 @@ impl<A: Above, S> Uphill<'_, '_, A, S> {
             }
             let (length, is_partial) = (placement.sink.length(), placement.is_partial);
             let is_early = arrival.start > self.above.stream().next_position();
-            let counters = &mut *self.io.counters;
-            counters.early_frames += u64::from(is_early && !is_partial);
-            counters.received_frames += u64::from(!is_partial);
+            let (counters, frames) = (&mut *self.io.counters, if is_partial { 0 } else { ulpdu.frames() });
+            counters.early_frames += if is_early { frames } else { 0 };
+            counters.received_frames += frames;
             counters.placed_copied += 1;
             counters.placed_copied_bytes += u64::from(length);
             if self.above.placed(placement, counters).is_err() {
@@ -219,13 +305,26 @@ impl<A: Above, S> Uphill<'_, '_, A, S> {
         }
     }
 
-    fn copy(&self, ulpdu: &[u8], placement: &Placement) -> Result<(), MemoryError> {
+    fn copy(&self, ulpdu: &Ulpdu<'_>, placement: &Placement) -> Result<(), MemoryError> {
         // What was in place before is not touched again.
-        let mut rest = &ulpdu[placement.header_length as usize..];
-        for slice in placement.sink.slices() {
-            let (now, later) = rest.split_at(slice.length as usize);
-            self.io.registry.copy_in(slice, now, &mut NoDigest)?;
-            rest = later;
+        let skip = placement.header_length as usize - ulpdu.header_length;
+        let slices = placement.sink.slices();
+        match ulpdu.payload {
+            Payload::One(payload) => {
+                let mut rest = payload.get(skip..).unwrap_or_default();
+                for slice in slices {
+                    let (now, later) = rest.split_at(slice.length as usize);
+                    self.io.registry.copy_in(slice, now, &mut NoDigest)?;
+                    rest = later;
+                }
+            }
+            Payload::Run(run) => {
+                let mut rest = run.parts().map(|(payload, _)| payload).collect();
+                take(&mut rest, skip);
+                for slice in slices {
+                    self.io.registry.copy_in_parts(slice, &take(&mut rest, slice.length as usize))?;
+                }
+            }
         }
         Ok(())
     }

@@ -1,0 +1,170 @@
+//! Runs: packets that are handled as one give what they give one by one, whatever is wrong with one of them.
+
+use std::collections::BTreeMap;
+
+use crate::world::{address, byte, established};
+use weft_base::{Stag, Time};
+use weft_edge::{
+    Batch, Confirmation, Connection, Established, Meta, Options, Run, Segment, Settings, Sink, Source, Verdict,
+};
+use weft_wire::Crc32c;
+use weft_wire::ddp::{Header, TAGGED_LENGTH, Target};
+use weft_wire::edge::ConnectionId;
+use weft_wire::edge::frame::SegmentOptions;
+use weft_wire::edge::packet::{self, Builder, HEADER_LENGTH};
+
+/// Where payload begins in the packets of these tests.
+const HEAD: usize = HEADER_LENGTH + 7 + TAGGED_LENGTH;
+
+/// What has come, by position.
+#[derive(Default)]
+struct Store {
+    bytes: BTreeMap<u64, u8>,
+    runs: usize,
+}
+
+impl Store {
+    fn put(&mut self, position: u64, payload: &[u8]) -> Verdict {
+        let before = self.bytes.len();
+        for (at, value) in (position..).zip(payload) {
+            assert!(self.bytes.insert(at, *value).is_none_or(|before| before == *value), "position {at}");
+        }
+        if self.bytes.len() > before { Verdict::Placed } else { Verdict::Duplicate }
+    }
+}
+
+impl Sink for Store {
+    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, _: Options) -> Verdict {
+        let payload = &ulpdu[TAGGED_LENGTH..];
+        if Crc32c::of(payload) == crc { self.put(position, payload) } else { Verdict::BadPayload }
+    }
+
+    fn run(&mut self, position: u64, run: &Run<'_>, _: Options) -> Verdict {
+        self.runs += 1;
+        if run.parts().any(|(payload, crc)| Crc32c::of(payload) != crc) {
+            return Verdict::BadPayload;
+        }
+        let payload: Vec<u8> = run.parts().flat_map(|(payload, _)| payload.iter().copied()).collect();
+        assert_eq!(payload.len(), run.payload_length());
+        self.put(position, &payload)
+    }
+}
+
+fn connection(side: usize, now: Time) -> Connection {
+    let settings = Settings { credit: 1 << 20, ..Settings::default() };
+    let established = Established { confirmation: Confirmation::Done, ..established(side, &settings) };
+    Connection::new(&established, &settings, now)
+}
+
+/// Nothing to send.
+struct Nothing;
+
+impl Source for Nothing {
+    fn next(&mut self, _: u32) -> Option<Segment<'_>> {
+        None
+    }
+}
+
+/// Where a row of packets begins: number, position, and tagged offset.
+type Origin = (u64, u64, u64);
+
+/// A packet of side 0 with a part of a message: `skip` bytes behind its beginning, and `length` bytes long.
+fn packet((number, position, offset): Origin, index: u64, skip: u64, length: usize) -> Vec<u8> {
+    let mut ddp = [0; TAGGED_LENGTH];
+    let target = Target::Tagged { stag: Stag(7), offset: offset.wrapping_add(skip) };
+    Header { last: false, control: 0x40, target }.emit(&mut ddp);
+    let destination = ConnectionId(101);
+    let number = number + index;
+    let header = packet::Header { ack_now: index == 5, key_phase: false, rail: 0, destination, number };
+    let payload: Vec<u8> = (skip..skip + length as u64).map(|at| byte(0, at)).collect();
+    let mut bytes = vec![];
+    let mut builder = Builder::new(&mut bytes, &header);
+    builder.segment(position.wrapping_add(skip), None, &SegmentOptions::NONE, &ddp);
+    builder.payload(&payload);
+    builder.finish();
+    bytes
+}
+
+const PACKETS: usize = 12;
+const PAYLOAD: usize = 1000;
+
+/// Something is wrong with one packet of a row.
+const FAULTS: [&str; 10] =
+    ["none", "missing", "doubled", "swapped", "payload", "head", "forged", "shorter", "cut", "late"];
+
+fn spoil(fault: &str, at: usize, origin: Origin, packets: &mut Vec<Vec<u8>>) {
+    match fault {
+        "missing" => drop(packets.remove(at)),
+        "doubled" => packets.insert(at, packets[at].clone()),
+        "swapped" => packets.swap(at, (at + 1) % PACKETS),
+        "payload" => packets[at][HEAD + 20] ^= 0x10,
+        "head" => packets[at][HEADER_LENGTH + 3] ^= 0x10,
+        // Whoever can write a header check can say anything.
+        "forged" => {
+            packets[at][HEADER_LENGTH + 4] ^= 0x10;
+            packet::reseal(&mut packets[at], origin.0 + at as u64);
+        }
+        "shorter" => packets[at] = packet(origin, at as u64, (at * PAYLOAD) as u64, PAYLOAD - 300),
+        "cut" => packets[at].truncate(HEAD + 2),
+        "late" => {
+            let late = packets.remove(at);
+            packets.push(late);
+        }
+        _ => {}
+    }
+}
+
+/// As a kernel joins datagrams: of one size, but the last may be shorter.
+fn joined(packets: &[Vec<u8>]) -> Vec<(Vec<u8>, usize)> {
+    let mut rows: Vec<(Vec<u8>, usize)> = vec![];
+    for packet in packets {
+        match rows.last_mut() {
+            Some((bytes, size)) if bytes.len() % *size == 0 && packet.len() <= *size => bytes.extend_from_slice(packet),
+            _ => rows.push((packet.clone(), packet.len())),
+        }
+    }
+    rows
+}
+
+#[test]
+fn one_wrong_packet_anywhere_changes_nothing_for_the_others() {
+    // Numbers, positions and offsets wrap in the middle of the second.
+    let origins = [(0, 0, 0), ((1 << 32) - 6, (1 << 48) - 5500, u64::MAX - 4500)];
+    for (origin, fault, at) in origins
+        .into_iter()
+        .flat_map(|origin| FAULTS.map(|fault| (origin, fault)))
+        .flat_map(|(origin, fault)| (0..PACKETS).map(move |at| (origin, fault, at)))
+    {
+        let mut packets: Vec<Vec<u8>> =
+            (0..PACKETS).map(|index| packet(origin, index as u64, (index * PAYLOAD) as u64, PAYLOAD)).collect();
+        spoil(fault, at, origin, &mut packets);
+        let now = Time::from_nanos(1_000_000_000);
+        let meta = Meta { from: address(0), local: 0, ecn: 2, now };
+        let [mut together, mut apart] = [connection(1, now), connection(1, now)];
+        let [mut all, mut each] = [Store::default(), Store::default()];
+        joined(&packets).iter().for_each(|(bytes, size)| together.receive_all(bytes, *size, &meta, &mut all));
+        packets.iter().for_each(|packet| apart.receive(packet, &meta, &mut each));
+        let what = format!("{fault} {at} from {origin:?}");
+        assert!(all.bytes == each.bytes, "{what}: {} and {} bytes", all.bytes.len(), each.bytes.len());
+        assert_eq!(together.counters(), apart.counters(), "{what}");
+        // Behind the last number none is a new one.
+        let is_last_first = (fault, at) == ("swapped", PACKETS - 1);
+        assert!((all.runs > 0 || is_last_first) && each.runs == 0, "{what}");
+        if fault == "none" {
+            assert_eq!((all.runs, all.bytes.len()), (1, PACKETS * PAYLOAD));
+        }
+        let acknowledge = |connection: &mut Connection| {
+            let mut batch = Batch::new(4, 1 << 17);
+            assert!(
+                connection.next_timeout().is_some_and(|due| due <= now),
+                "an acknowledgement was asked for: {what}"
+            );
+            connection.transmit(&mut Nothing, now, &mut batch);
+            batch.bytes
+        };
+        // The packet that asks for it at once may be the one that does not count.
+        if at != 5 && fault != "cut" {
+            assert_eq!(acknowledge(&mut together), acknowledge(&mut apart), "{what}");
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! A run: packets in a row with one segment each and nothing else, whose segments are consecutive parts of one DDP
+//! message. Their numbers, positions and offsets count on, and everything else in their headers is the same. So the
+//! first is parsed, and the others are compared with what they must be; and they are written from one template.
+
+use super::EdgeError;
+use super::frame::{self, CRC_LENGTH, Frame, Segment, SegmentOptions, ddp_header_length, kind};
+use super::packet::{ACK_NOW, CHECK, HEADER_LENGTH, Header, NUMBER, Packet, before_check, end_check, unchecked};
+use crate::Crc32c;
+use crate::ddp::{LAST, TAGGED, UNTAGGED_LENGTH};
+
+/// The most packets of a run: as many as Linux joins in one receive (UDP_GRO_CNT_MAX).
+pub const MOST_IN_RUN: usize = 64;
+
+const POSITION_LENGTH: usize = 6;
+/// The most bytes before the payload: header, type, options without a fence, position, DDP header.
+const MOST_HEAD: usize = HEADER_LENGTH + 2 + POSITION_LENGTH + UNTAGGED_LENGTH;
+
+/// What stands before the payload of the packets of a run.
+#[derive(Clone, Copy, Debug)]
+struct Template {
+    head: [u8; MOST_HEAD],
+    /// Where the DDP header begins, and where the payload does.
+    ddp_at: usize,
+    payload_at: usize,
+    /// Of the first packet's segment: its position, and its offset in the buffer or in the message.
+    position: u64,
+    offset: u64,
+}
+
+impl Template {
+    /// Of the bytes before the payload of the first packet.
+    fn new(first: &[u8], position: u64) -> Option<Self> {
+        let mut head = [0; MOST_HEAD];
+        head.get_mut(..first.len())?.copy_from_slice(first);
+        let options = usize::from(*first.get(HEADER_LENGTH)? == kind::OPTIONS_SEGMENT);
+        let ddp_at = HEADER_LENGTH + 1 + options + POSITION_LENGTH;
+        let payload_at = ddp_at + ddp_header_length(*first.get(ddp_at)?);
+        let mut template = Self { head, ddp_at, payload_at, position, offset: 0 };
+        if payload_at != first.len() {
+            return None;
+        }
+        template.offset = first[template.offset_at()..].iter().fold(0, |offset, byte| offset << 8 | u64::from(*byte));
+        Some(template)
+    }
+
+    /// Where the offset stands: 8 bytes of a tagged header (RFC 5041 figure 4), or 4 of an untagged one (figure 5), and
+    /// both are the last.
+    fn offset_at(&self) -> usize {
+        let is_tagged = self.head[self.ddp_at] & TAGGED != 0;
+        self.payload_at - if is_tagged { size_of::<u64>() } else { size_of::<u32>() }
+    }
+
+    /// Makes it the head of the packet with this number, whose payload begins `skip` bytes behind the first's.
+    fn set(&mut self, number: u32, skip: u64) {
+        self.head[NUMBER..NUMBER + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
+        let position = self.position.wrapping_add(skip).to_be_bytes();
+        self.head[self.ddp_at - POSITION_LENGTH..self.ddp_at].copy_from_slice(&position[8 - POSITION_LENGTH..]);
+        let (at, offset) = (self.offset_at(), self.offset.wrapping_add(skip).to_be_bytes());
+        let length = self.payload_at - at;
+        self.head[at..self.payload_at].copy_from_slice(&offset[8 - length..]);
+    }
+
+    fn set_bit(&mut self, at: usize, bit: u8, is_set: bool) {
+        self.head[at] = self.head[at] & !bit | if is_set { bit } else { 0 };
+    }
+}
+
+/// A run that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    first: Packet<'a>,
+    segment: Segment<'a>,
+    /// All packets, and the bytes of each but the last, which may have fewer.
+    bytes: &'a [u8],
+    size: usize,
+    /// Where the payload begins in each.
+    payload_at: usize,
+    count: usize,
+    ack_now: bool,
+    last: bool,
+}
+
+impl<'a> Run<'a> {
+    /// Finds the run at the front of these datagrams, of `size` bytes each but the last, which may have fewer. `None`:
+    /// there are not two packets that belong together.
+    ///
+    /// The first packet is still to be verified ([`Run::verify`]). Then so are the others, but for their payload: each
+    /// byte is what it must be behind the first. Their header checks are not computed.
+    #[must_use]
+    pub fn find(bytes: &'a [u8], size: usize) -> Option<Self> {
+        let datagram = bytes.get(..size).filter(|_| size < bytes.len())?;
+        if !matches!(datagram.get(HEADER_LENGTH)?, &(kind::SEGMENT | kind::OPTIONS_SEGMENT)) {
+            return None;
+        }
+        let first = Packet::parse(datagram).ok()?;
+        let Ok((Frame::Segment(segment), covered, [])) = frame::split(&datagram[HEADER_LENGTH..]) else { return None };
+        let payload_at = HEADER_LENGTH + covered.len();
+        let payload = segment.payload().len();
+        if segment.options.fence.is_some() || segment.ulpdu[0] & LAST != 0 || payload == 0 {
+            return None;
+        }
+        let mut template = Template::new(&datagram[..payload_at], segment.position)?;
+        let mut run =
+            Self { first, segment, bytes, size, payload_at, count: 1, ack_now: first.header.ack_now, last: false };
+        for datagram in bytes.chunks(size).take(MOST_IN_RUN).skip(1) {
+            let number = (first.header.number as u32).wrapping_add(run.count as u32);
+            template.set(number, (run.count * payload) as u64);
+            if run.last || !run.goes_on_with(datagram, &mut template) {
+                break;
+            }
+            run.count += 1;
+        }
+        run.bytes = &bytes[..bytes.len().min(run.count * size)];
+        (run.count > 1).then_some(run)
+    }
+
+    /// Whether a packet is the next one, whose head is in the template. It may ask for an acknowledgement, and end the
+    /// message.
+    fn goes_on_with(&mut self, datagram: &[u8], template: &mut Template) -> bool {
+        if datagram.len() <= self.payload_at + CRC_LENGTH {
+            return false;
+        }
+        let (ack_now, last) = (datagram[0] & ACK_NOW != 0, datagram[template.ddp_at] & LAST != 0);
+        template.set_bit(0, ACK_NOW, ack_now);
+        template.set_bit(template.ddp_at, LAST, last);
+        let is_next = datagram[..CHECK] == template.head[..CHECK]
+            && datagram[HEADER_LENGTH..self.payload_at] == template.head[HEADER_LENGTH..self.payload_at];
+        self.ack_now |= is_next && ack_now;
+        self.last = is_next && last;
+        is_next
+    }
+
+    /// Checks the first packet, and makes its number whole, as [`Packet::verify`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify(mut self, expected: u64) -> Result<Self, EdgeError> {
+        self.first = self.first.verify(expected)?;
+        Ok(self)
+    }
+
+    /// The header of the first packet; `ack_now` if any of them has that.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        Header { ack_now: self.ack_now, ..self.first.header }
+    }
+
+    /// The segment in the first packet.
+    #[must_use]
+    pub const fn segment(&self) -> &Segment<'a> {
+        &self.segment
+    }
+
+    /// The DDP header of the first segment.
+    #[must_use]
+    pub fn ddp_header(&self) -> &'a [u8] {
+        &self.segment.ulpdu[..ddp_header_length(self.segment.ulpdu[0])]
+    }
+
+    /// Whether the last segment is the last one of its message.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        self.last
+    }
+
+    /// The number of packets: at least 2 and at most [`MOST_IN_RUN`].
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of all packets.
+    #[must_use]
+    pub const fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes of payload of all segments.
+    #[must_use]
+    pub const fn payload_length(&self) -> usize {
+        self.bytes.len() - self.count * (self.payload_at + CRC_LENGTH)
+    }
+
+    /// The payload of each segment, and its CRC-32C as the packet has it.
+    pub fn parts(&self) -> impl Iterator<Item = (&'a [u8], u32)> + use<'a> {
+        let payload_at = self.payload_at;
+        self.bytes.chunks(self.size).map(move |datagram| {
+            let (bytes, crc) = datagram.split_last_chunk().expect("a packet of a run ends with a CRC");
+            (&bytes[payload_at..], u32::from_be_bytes(*crc))
+        })
+    }
+}
+
+/// Writes the packets of a run up to their payloads, each as [`Builder`](super::packet::Builder) does.
+#[derive(Clone, Copy, Debug)]
+pub struct RunWriter(Template);
+
+impl RunWriter {
+    /// For a run whose first packet has this header, and whose first segment has this position and DDP header. `None`:
+    /// its options have a fence, which is encoded relative to each packet's position.
+    ///
+    /// # Panics
+    /// When `ddp_header` is not a DDP header in length.
+    #[must_use]
+    pub fn new(header: &Header, position: u64, options: &SegmentOptions, ddp_header: &[u8]) -> Option<Self> {
+        assert_eq!(ddp_header.len(), ddp_header_length(ddp_header[0]), "a DDP header");
+        if options.fence.is_some() {
+            return None;
+        }
+        let mut head = [0; MOST_HEAD];
+        head[..HEADER_LENGTH].copy_from_slice(&unchecked(header));
+        head[HEADER_LENGTH] = if options.is_none() { kind::SEGMENT } else { kind::OPTIONS_SEGMENT };
+        // There is no other option without a fence.
+        head[HEADER_LENGTH + 1] = frame::UNORDERED;
+        let position_at = HEADER_LENGTH + 1 + options.length();
+        let ddp_at = position_at + POSITION_LENGTH;
+        let payload_at = ddp_at + ddp_header.len();
+        head[position_at..ddp_at].copy_from_slice(&position.to_be_bytes()[8 - POSITION_LENGTH..]);
+        head[ddp_at..payload_at].copy_from_slice(ddp_header);
+        Template::new(&head[..payload_at], position).map(Self)
+    }
+
+    /// Bytes before the payload of each packet.
+    #[must_use]
+    pub const fn length(&self) -> usize {
+        self.0.payload_at
+    }
+
+    /// Writes the head of packet `number`, whose segment begins `skip` bytes behind the first one's, to the end of
+    /// `out`. `last`: the segment is the last one of its message. Payload and CRC follow, and end the packet.
+    pub fn write(&mut self, out: &mut Vec<u8>, number: u64, skip: u64, ack_now: bool, last: bool) {
+        let template = &mut self.0;
+        template.set(number as u32, skip);
+        template.set_bit(0, ACK_NOW, ack_now);
+        template.set_bit(template.ddp_at, LAST, last);
+        let covered = &template.head[HEADER_LENGTH..template.payload_at];
+        let check = end_check(Crc32c::new(), covered, number, before_check(&template.head));
+        template.head[CHECK..HEADER_LENGTH].copy_from_slice(&check);
+        out.extend_from_slice(&template.head[..template.payload_at]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ddp::{self, Target};
+    use crate::edge::ConnectionId;
+    use crate::edge::packet::{Builder, reseal};
+    use weft_base::{MessageNumber, Stag};
+
+    /// A message in packets of `size` bytes of payload, each written by [`Builder`].
+    #[derive(Clone, Debug)]
+    struct Row {
+        number: u64,
+        position: u64,
+        target: Target,
+        options: SegmentOptions,
+        payload: usize,
+        size: usize,
+    }
+
+    const ROW: Row = Row {
+        number: 70,
+        position: 9000,
+        target: Target::Tagged { stag: Stag(7), offset: 400 },
+        options: SegmentOptions::NONE,
+        payload: 1000,
+        size: 100,
+    };
+
+    fn ddp_header(target: Target, last: bool) -> Vec<u8> {
+        let mut bytes = [0; UNTAGGED_LENGTH];
+        let length = ddp::Header { last, control: 0x40, target }.emit(&mut bytes);
+        bytes[..length].to_vec()
+    }
+
+    fn advanced(target: Target, skip: usize) -> Target {
+        match target {
+            Target::Tagged { stag, offset } => Target::Tagged { stag, offset: offset.wrapping_add(skip as u64) },
+            Target::Untagged { word, queue, number, offset } => {
+                Target::Untagged { word, queue, number, offset: offset.wrapping_add(skip as u32) }
+            }
+        }
+    }
+
+    impl Row {
+        fn header(&self, index: usize) -> Header {
+            let number = self.number + index as u64;
+            let ack_now = index == 2;
+            Header { ack_now, key_phase: false, rail: 1, destination: ConnectionId(0x1122_3344), number }
+        }
+
+        fn payload(&self) -> Vec<u8> {
+            (0..self.payload).map(|at| (at * 7) as u8).collect()
+        }
+
+        fn packets(&self) -> Vec<Vec<u8>> {
+            let payload = self.payload();
+            let parts = payload.chunks(self.size).count();
+            let packet = |(index, part): (usize, &[u8])| {
+                let mut out = vec![];
+                let mut builder = Builder::new(&mut out, &self.header(index));
+                let skip = index * self.size;
+                let ddp = ddp_header(advanced(self.target, skip), index + 1 == parts);
+                builder.segment(self.position.wrapping_add(skip as u64), None, &self.options, &ddp);
+                builder.payload(part);
+                builder.finish();
+                out
+            };
+            payload.chunks(self.size).enumerate().map(packet).collect()
+        }
+    }
+
+    fn find(packets: &[Vec<u8>]) -> Option<(usize, bool, bool)> {
+        let bytes = packets.concat();
+        let run = Run::find(&bytes, packets[0].len())?;
+        Some((run.count(), run.is_last(), run.header().ack_now))
+    }
+
+    #[test]
+    fn a_message_in_packets_is_one_run() {
+        let packets = ROW.packets();
+        assert_eq!(find(&packets), Some((10, true, true)));
+        assert_eq!(find(&packets[3..]), Some((7, true, false)));
+        assert_eq!(find(&packets[..1]), None, "one packet is no run");
+        let bytes = packets.concat();
+        let run = Run::find(&bytes, packets[0].len()).unwrap().verify(60).unwrap();
+        assert_eq!((run.header().number, run.segment().position), (70, 9000));
+        assert_eq!((run.length(), run.payload_length()), (bytes.len(), 1000));
+        let payload: Vec<u8> = run.parts().flat_map(|(part, _)| part.iter().copied()).collect();
+        assert_eq!(payload, ROW.payload());
+        assert!(run.parts().all(|(part, crc)| Crc32c::of(part) == crc));
+        let mut damaged = bytes.clone();
+        damaged[HEADER_LENGTH + 3] ^= 1;
+        assert!(Run::find(&damaged, packets[0].len()).is_none_or(|run| run.verify(60).is_err()));
+    }
+
+    #[test]
+    fn what_does_not_belong_ends_a_run() {
+        let packets = ROW.packets();
+        let cases = [
+            ("missing", [&packets[..4], &packets[5..]].concat(), Some(4)),
+            ("doubled", [&packets[..4], &packets[3..]].concat(), Some(4)),
+            ("swapped", [&packets[..3], &[packets[4].clone(), packets[3].clone()], &packets[5..]].concat(), Some(3)),
+            ("the first is missing", packets[1..].to_vec(), Some(9)),
+            ("the first is doubled", [&packets[..1], &packets[..]].concat(), None),
+            ("the first is swapped", [&[packets[1].clone(), packets[0].clone()], &packets[2..]].concat(), None),
+            ("another message", [&packets[..5], &Row { position: 9500, ..ROW }.packets()[..5]].concat(), Some(5)),
+        ];
+        for (what, packets, expected) in cases {
+            assert_eq!(find(&packets).map(|(count, ..)| count), expected, "{what}");
+        }
+        let mut cut_short = packets.clone();
+        cut_short.truncate(6);
+        cut_short[5].truncate(60);
+        assert_eq!(find(&cut_short).map(|(count, ..)| count), Some(6), "a shorter payload, whose CRC tells");
+        cut_short[5].truncate(HEADER_LENGTH + 21 + CRC_LENGTH);
+        assert_eq!(find(&cut_short).map(|(count, ..)| count), Some(5), "no payload at all");
+    }
+
+    #[test]
+    fn a_run_ends_with_its_message() {
+        let mut packets = ROW.packets();
+        let next = Row { number: 80, position: 10_001, target: advanced(ROW.target, 1000), ..ROW };
+        packets.extend(next.packets());
+        assert_eq!(find(&packets), Some((10, true, true)));
+        assert_eq!(find(&packets[9..]), None, "a segment that ends a message has no next one");
+    }
+
+    #[test]
+    fn any_byte_of_a_head_that_is_another_one_ends_the_run() {
+        let packets = ROW.packets();
+        for index in 1..4 {
+            for at in (0..CHECK).chain(HEADER_LENGTH..HEADER_LENGTH + 21) {
+                for bit in 0..8 {
+                    // These may be set in any packet.
+                    if (at, bit) == (0, 3) || (at, bit) == (HEADER_LENGTH + 7, 6) {
+                        continue;
+                    }
+                    let mut changed = packets.clone();
+                    changed[index][at] ^= 1 << bit;
+                    let number = ROW.number + index as u64;
+                    // As a forger would: with a header check that fits.
+                    reseal(&mut changed[index], number);
+                    let count = find(&changed).map_or(1, |(count, ..)| count);
+                    assert_eq!(count, index, "packet {index}, byte {at}, bit {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_too_short_or_of_another_kind_is_a_run() {
+        let packets = ROW.packets();
+        for length in 0..packets[0].len() {
+            let short = vec![packets[0][..length].to_vec(), packets[1][..length].to_vec()];
+            if length > 0 {
+                let _ = find(&short);
+            }
+        }
+        let fence = SegmentOptions { unordered: false, fence: Some(7) };
+        assert_eq!(find(&Row { options: fence, ..ROW }.packets()), None);
+        let unordered = SegmentOptions { unordered: true, fence: None };
+        assert_eq!(find(&Row { options: unordered, ..ROW }.packets()), Some((10, true, true)));
+        assert!(Run::find(&[], 100).is_none() && Run::find(&[0x41; 100], 0).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn counters_wrap_within_a_run_and_both_writers_agree(
+            number in prop_oneof![Just(u64::from(u32::MAX) - 3), 0..1_u64 << 40],
+            position in prop_oneof![Just((1_u64 << 48) - 250), 0..1_u64 << 50],
+            tagged in any::<bool>(),
+            offset in prop_oneof![Just(u64::MAX - 250), Just(u64::from(u32::MAX) - 250), any::<u64>()],
+            unordered in any::<bool>(),
+            payload in 2_usize..3000,
+            size in 1_usize..200,
+        ) {
+            let target = if tagged {
+                Target::Tagged { stag: Stag(9), offset }
+            } else {
+                Target::Untagged { word: 5, queue: 0, number: MessageNumber(u32::MAX), offset: offset as u32 }
+            };
+            let options = SegmentOptions { unordered, fence: None };
+            let row = Row { number, position, target, options, payload, size };
+            let (packets, bytes) = (row.packets(), row.payload());
+            let ddp = ddp_header(target, false);
+            let mut writer = RunWriter::new(&row.header(0), position, &options, &ddp).unwrap();
+            let mut written = vec![];
+            for (index, part) in bytes.chunks(size).enumerate() {
+                let Header { number, ack_now, .. } = row.header(index);
+                let last = index + 1 == packets.len();
+                writer.write(&mut written, number, (index * size) as u64, ack_now, last);
+                written.extend_from_slice(part);
+                written.extend_from_slice(&Crc32c::of(part).to_be_bytes());
+            }
+            prop_assert_eq!(&written, &packets.concat());
+            let expected = (packets.len() > 1).then_some(packets.len().min(MOST_IN_RUN));
+            prop_assert_eq!(find(&packets).map(|(count, ..)| count), expected);
+        }
+    }
+}
