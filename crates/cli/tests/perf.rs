@@ -73,6 +73,48 @@ fn ping_ping_has_exchanges_and_both_ways() {
 }
 
 #[test]
+fn logp_has_its_parameters_of_each_size() {
+    let (report, text) = report_of(&["logp", "--size", "1,1K", "--vs", "edge,shm,sockets"]);
+    for (metric, count) in
+        [("send_overhead", 8), ("receive_overhead", 8), ("gap", 8), ("latency", 8), ("gap_per_byte", 4)]
+    {
+        let rows = rows(&report, metric);
+        assert_eq!(rows.len(), count, "{metric}: {text}");
+        assert!(rows.iter().all(|row| row["median"].is_number()), "{metric}: {text}");
+    }
+    assert!(rows(&report, "round_trip").iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "{text}");
+    refused(&["logp", "--transport", "ucx", "--vs", "none"], "no such test");
+}
+
+#[test]
+fn a_surface_is_the_same_over_each_design_and_its_picture_is_a_file() {
+    let picture = std::env::temp_dir().join(format!("weft-surface-{}.png", std::process::id()));
+    let path = picture.display().to_string();
+    let arguments = ["isosurface", "--lab", "off", "--side", "20,32", "--size", "1000,64K", "--picture", &path];
+    let (report, text) = report_of(&arguments);
+    let times = rows(&report, "execution_time");
+    assert_eq!(times.len(), 4 * 5, "{text}");
+    assert!(times.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "{text}");
+    assert!(rows(&report, "triangles").iter().all(|row| row["median"].as_f64().unwrap() > 1000.0), "{text}");
+    assert!(text.contains("20 x 20 x 8: ") && text.contains("32 x 32 x 8: "), "{text}");
+    let file = std::fs::read(&picture).unwrap();
+    let _ = std::fs::remove_file(&picture);
+    assert!(file.starts_with(b"\x89PNG"), "{} bytes", file.len());
+    refused(&["isosurface", "--side", "8"], "8");
+    refused(&["latency", "--side", "64"], "isosurface");
+}
+
+#[test]
+fn a_notified_put_is_measured_beside_a_message_and_polled_memory() {
+    let (report, text) = report_of(&["notified-put", "--size", "8,20K"]);
+    let times = rows(&report, "half_round_trip");
+    assert_eq!(times.len(), 2 * 3 * 3, "{text}");
+    assert!(times.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "{text}");
+    assert!(text.contains("polls its last byte"), "{text}");
+    refused(&["bandwidth", "--operation", "notify", "--vs", "none"], "measured in latency");
+}
+
+#[test]
 fn both_ways_also_asleep() {
     let (report, _) = report_of(&["ping-ping", "--size", "20K", "--vs", "sockets", "--wait", "block"]);
     assert_eq!(medians(&report, "duplex_throughput").len(), 1);
@@ -359,8 +401,8 @@ fn fences_of_all_kinds_are_measured_by_ranks_that_the_command_starts() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let cases = report["rows"].as_array().unwrap();
-    assert_eq!(cases.len(), 2 * FENCES * 3);
+    let cases = rows(&report, "put_and_fence_time");
+    assert_eq!((cases.len(), rows(&report, "cpu").len()), (2 * FENCES * 3, 2 * FENCES * 3));
     assert!(cases.iter().all(|case| case["median"].as_f64().unwrap() > 0.0), "{report}");
     refused(&["fence", "--vs", "sockets"], "weft-TRANSPORT (weft-edge");
     refused(&["fence", "--ranks", "0"], "0");
@@ -412,6 +454,25 @@ fn a_raw_link_of_a_test_network_carries_edge_and_iwarp() {
 }
 
 #[test]
+fn late_and_lost_packets_of_a_link_are_cases_of_their_own() {
+    if let Err(error) = weft_lab::Lab::up(&weft_lab::Plan::default()) {
+        assert!(error.cannot_be_had(), "{error}");
+        return println!("skipped: {error}");
+    }
+    let arguments = ["reordering", "--late", "0,5", "--lost", "1", "--size", "20K", "--vs", "iwarp,sockets"];
+    let (report, text) = report_of(&arguments);
+    for metric in ["throughput", "half_round_trip"] {
+        let rows = rows(&report, metric);
+        let late: Vec<_> = rows.iter().map(|row| row["case"]["late_percent"].as_f64().unwrap()).collect();
+        assert_eq!(late, [0.0, 0.0, 0.0, 5.0, 5.0, 5.0], "{metric}: {text}");
+        assert!(rows.iter().all(|row| row["case"]["lost_percent"] == 1.0), "{metric}: {text}");
+        assert!(rows.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "{metric}: {text}");
+    }
+    assert!(text.contains("With 5 % of all packets late by up to 200µs, and 1 % lost"), "{text}");
+    refused(&["reordering", "--loss", "1"], "--loss is not an option of weft perf reordering");
+}
+
+#[test]
 fn fences_of_many_ranks_are_simulated_and_always_take_the_same() {
     let simulate = || {
         let words = ["perf", "fence", "--simulate", "2,64", "--puts", "0,8", "--json", "-"];
@@ -432,8 +493,8 @@ fn fences_of_many_ranks_are_simulated_and_always_take_the_same() {
 fn halos_and_overlap_of_windows_are_measured() {
     let words = ["--ranks", "1,4", "--cells", "6", "--fence", "all"];
     let report = report_where_there_is_a_lab("halo", &words).unwrap();
-    let halos = report["rows"].as_array().unwrap();
-    assert_eq!(halos.len(), 2 * FENCES * 5);
+    let halos = rows(&report, "halo_and_fence_time");
+    assert_eq!((halos.len(), rows(&report, "cpu").len()), (2 * FENCES * 5, 2 * FENCES * 5));
     assert!(halos.iter().all(|case| case["median"].as_f64().unwrap() > 0.0), "{halos:?}");
     for place in ["off", "usual"] {
         let words = ["--size", "16,64K", "--fence", "counted,neighbour", "--lab", place];
@@ -457,6 +518,20 @@ fn halos_and_overlap_of_windows_are_measured() {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && complaint.contains("where the launcher has put them"), "{complaint}");
     refused(&["fence", "--connect", "10.0.0.1"], "--connect");
+}
+
+#[test]
+fn heat_on_a_plate_is_solved_with_each_fence_and_verified() {
+    let words = ["--ranks", "1,4", "--plate", "24", "--steps", "12", "--fence", "all"];
+    let report = report_where_there_is_a_lab("heat", &words).unwrap();
+    let times = rows(&report, "time_to_solution");
+    assert_eq!(times.len(), 2 * FENCES);
+    assert!(times.iter().all(|row| row["median"].as_f64().unwrap() > 0.0 && row["case"]["plate"] == 24), "{times:?}");
+    assert!(rows(&report, "cpu").iter().all(|row| row["median"].as_f64().unwrap() > 0.0));
+    let small = ["perf", "heat", "--ranks", "10", "--plate", "8", "--vs", "none", "--launches", "1"];
+    let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(small).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    refused(&["fence", "--plate", "64"], "it is one of heat");
 }
 
 /// What a test of windows reports without peers; `None` where there is to be a test network and can't be.

@@ -74,6 +74,107 @@ fn many_ranks_share_this_host() {
 }
 
 #[test]
+fn fences_and_heat_have_mpi_beside_them() {
+    let report = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+            .arg("perf")
+            .args(words)
+            .args(["--ranks", "2", "--launches", "1", "--iterations", "5", "--timeout", "600", "--json", "-"])
+            .args(["--vs", "libfabric-tcp", "--transport", "shm"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() == Some(1) && (text.contains("MPI library") || text.contains("C compiler")) {
+            println!("skipped: {text}");
+            return None;
+        }
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {text}");
+        Some(serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    for (words, metric, has_cpu) in [
+        (&["fence", "--puts", "1"][..], "put_and_fence_time", true),
+        (&["heat", "--plate", "24", "--steps", "12"], "time_to_solution", false),
+    ] {
+        let Some(report) = report(words) else { return };
+        let of_mpi = |metric: &str| {
+            let is_peer = |row: &&&Value| row["contestant"].as_str().unwrap().ends_with(":libfabric-tcp");
+            rows(&report, metric).iter().filter(is_peer).map(|row| row["median"].as_f64().unwrap()).collect::<Vec<_>>()
+        };
+        let (times, cpu) = (of_mpi(metric), of_mpi("cpu"));
+        assert!(!times.is_empty() && times.iter().chain(&cpu).all(|value| *value > 0.0), "{report}");
+        assert_eq!(!cpu.is_empty(), has_cpu, "{report}");
+    }
+}
+
+/// A suite that is one program of our own, whose verification says this.
+fn suite_that_says(verification: &str) -> std::path::PathBuf {
+    let folder = env::temp_dir().join(format!("test-of-weft-perf-nas-{verification}-{}", std::process::id()));
+    let program = format!(
+        "#include <mpi.h>\n#include <stdio.h>\nint main(int count, char **words) {{\n  int rank, size, word = 1;\n  \
+         MPI_Init(&count, &words);\n  MPI_Comm_rank(MPI_COMM_WORLD, &rank);\n  \
+         MPI_Comm_size(MPI_COMM_WORLD, &size);\n  MPI_Bcast(&word, 1, MPI_INT, 0, MPI_COMM_WORLD);\n  if (rank == 0)\n    printf(\" Time in seconds = 0.01\\n \
+         Mop/s total = %d\\n Verification = {verification}\\n\", size);\n  return MPI_Finalize();\n}}\n"
+    );
+    let make = "include ../config/make.def\nall:\n\t$(MPICC) $(CMPI_INC) $(CFLAGS) -o $(BINDIR)/is.$(CLASS).x is.c \
+                $(CMPI_LIB)\n";
+    for (file, text) in [
+        ("IS/is.c", program.as_str()),
+        ("IS/Makefile", make),
+        ("Makefile", "is:\n\tcd IS && $(MAKE) CLASS=$(CLASS)\n"),
+        ("sys/make.common", ""),
+        ("config/make.def", "MPICC = false\n"),
+    ] {
+        let path = folder.join("NPB-MPI").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn nas(folder: &str) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "nas", "--npb", folder, "--benchmark", "is", "--processes", "2,3"])
+        .args(["--transport", "libfabric-tcp", "--vs", "none", "--launches", "1", "--timeout", "600", "--json", "-"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    (output.status.code(), stdout, stderr)
+}
+
+#[test]
+fn nas_benchmarks_are_built_run_and_verified() {
+    let (code, _, missing) = nas("/nowhere");
+    if missing.contains("MPI library") || missing.contains("C compiler") {
+        println!("skipped: {missing}");
+        return;
+    }
+    assert_eq!(code, Some(1), "{missing}");
+    assert!(missing.contains("/nowhere has no NAS parallel benchmarks") && missing.contains("https://"), "{missing}");
+
+    let folder = suite_that_says("SUCCESSFUL");
+    let (code, json, text) = nas(&folder.display().to_string());
+    let _ = fs::remove_dir_all(&folder);
+    if text.contains("apt install make") {
+        println!("skipped: {text}");
+        return;
+    }
+    assert_eq!(code, Some(0), "{text}");
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let rates = rows(&report, "operation_rate");
+    assert!(rates.len() >= 2, "{text}");
+    // The program says how many ranks it has.
+    assert!(rates.iter().all(|row| row["median"].as_f64() == row["case"]["ranks"].as_f64()), "{text}");
+
+    let folder = suite_that_says("UNSUCCESSFUL");
+    let (code, _, text) = nas(&folder.display().to_string());
+    let _ = fs::remove_dir_all(&folder);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("its results are wrong"), "{text}");
+}
+
+#[test]
 fn weft_carries_messages_where_its_provider_is() {
     let output = perf(&["--lab", "off", "--test", "latency,overlap", "--size", "8", "--vs", "libfabric-tcp"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

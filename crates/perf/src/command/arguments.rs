@@ -35,16 +35,24 @@ const EXAMPLES: &str = "\
   weft perf clusters --delay 1ms,4ms                  to the same host, the same cluster and another, by one endpoint
   weft perf clusters --size 4..16K --transport iwarp:transport=auto --vs sockets
   weft perf connect --lab 1G --delay 1ms,8ms          set-up of queue pairs, endpoints, Edge, TCP, in round trips
+  weft perf logp --size 8..64K                        overheads, gap, latency, gap per byte (LogP)
+  weft perf notified-put --size 8,64K                 until the target of a put knows of it, beside a message
+  weft perf nas --npb NPB3.4.3 --class A               NAS benchmarks that you have unpacked there
+  weft perf nas --npb NPB3.4.3 --benchmark is --library mpich,intel --processes 4
+  weft perf isosurface --picture surface.png          an application that renders what it is sent, by design
+  weft perf isosurface --side 1024,2048 --lab 1G --markers on --wait block
   weft perf markers                                   what markers cost, by their spacing
   weft perf in-order-tax --mtu 9000                   what being ready for disorder costs when all is in order
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
   weft perf all-to-all --processes 8,64               many processes on this machine
   weft perf disorder --late 0,5 --lost 0,1            late segments placed, kept, dropped, gone back to; in virtual time
   weft perf disorder --transport edge --links 1,4     the same faults under Edge, over one link and over four
+  weft perf reordering --late 0,5 --lost 0,1          the same on real packets of a link, beside the kernel's TCP
   weft perf fence --ranks 4,8 --fence all             fences of windows, beside MPI_Win_fence
   mpiexec -n 8 weft perf fence                        the same over the ranks that Hydra or Slurm has started
   weft perf fence --simulate 64,256,1024              the same in virtual time, where there are no such machines
   weft perf halo --ranks 8 --cells 32 --fence all     faces of a stencil, contiguous and strided
+  weft perf heat --ranks 2,4,8 --fence all            an application: heat on a plate, by time to solution
   weft perf window-overlap --size 16..256K            computation hidden between a put and its fence
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX

@@ -2,8 +2,8 @@
 
 use crate::experiments::design::Design;
 use crate::experiments::{
-    all_to_all, basic, clusters, connect, idle, in_order_tax, markers, matching, mpi, mpi_clusters, overlap, ping_ping,
-    progress, slowdown, split,
+    all_to_all, basic, clusters, connect, idle, in_order_tax, isosurface, logp, markers, matching, mpi, mpi_clusters,
+    nas, notified_put, overlap, ping_ping, progress, reordering, slowdown, split,
 };
 use crate::model::test::Test;
 
@@ -27,6 +27,11 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::Clusters => &clusters::Clusters,
         Test::Mpi => &mpi::MpiPrograms,
         Test::Connect => &connect::Connect,
+        Test::LogP => &logp::LogP,
+        Test::Nas => &nas::NasBenchmarks,
+        Test::Reordering => &reordering::Reordering,
+        Test::NotifiedPut => &notified_put::NotifiedPut,
+        Test::Isosurface => &isosurface::Isosurface,
         Test::MpiClusters => &mpi_clusters::MpiClusters,
     }
 }

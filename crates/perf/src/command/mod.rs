@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod catalogue;
+mod condition;
 pub(crate) mod options;
 pub(crate) mod run;
 pub(crate) mod tests;

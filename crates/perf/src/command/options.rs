@@ -9,6 +9,7 @@ use weft_command::shape::{Percent, Time};
 use weft_lab::{BitsPerSecond, Carrier, MTU, Shape};
 
 use crate::command::catalogue::design;
+use crate::command::condition::{Condition, LATE_BY};
 use crate::command::tests::What;
 use crate::experiments::design::Basis;
 use crate::experiments::design::Choices;
@@ -16,24 +17,30 @@ use crate::experiments::disorder::Disorder;
 use crate::experiments::fence::load::Test as WindowTest;
 use crate::experiments::fence::options::{Fences, Scale};
 use crate::experiments::links::{Links, Wishes};
+use crate::experiments::nas::RANKS;
 use crate::model::case::Case;
 use crate::model::contestant::Entry;
 use crate::model::contestant::NOTHING_SHARED;
 use crate::model::installation::{Installation, Library};
 use crate::model::job::{
     Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, LONGEST_COMPUTATION, MOST_CONNECTIONS, MOST_MESSAGES, MOST_RANKS,
-    MOST_STREAMS, Operation, Target, Wait,
+    MOST_STREAMS, Operation, Target, Volume, Wait,
 };
+use crate::model::nas::{Benchmark, Class};
 use crate::model::size::Sizes;
 use crate::model::stack::Stack;
 use crate::model::target::Target as Machine;
 use crate::model::test::{Part, Test};
+use crate::mpi::nas::{Suite, Wish};
 use crate::runner::outputs::Files;
 use crate::runner::place::{LabWish, Place};
 use crate::runner::plan::Plan;
 use weft_command::failure::Failure;
 use weft_command::switch::Switch;
 use weft_command::transport::Transport;
+
+/// The rate of a link whose packets are late and lost one by one: what the switch in user space keeps up with.
+const REORDERING_RATE: BitsPerSecond = BitsPerSecond(200_000_000);
 
 /// How often processes start anew when not told: the fewest of which least and most cover the median with 95 %.
 const LAUNCHES: u32 = 6;
@@ -113,19 +120,36 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) seconds: Option<f64>,
     /// How many processes, each number a case of its own [default: 8,64;
-    /// allreduce: 16; start: 64]
+    /// allreduce: 16; start: 64; nas: 2,4,8]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..=MOST_RANKS as u64))]
     pub(crate) processes: Vec<usize>,
     /// How many receives are posted, or messages unexpected, beside the one that is looked for
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,100000", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_CROWD)))]
     pub(crate) others: Vec<u32>,
+    /// Points on a side of each of the 8 slices of the field, each number a case of its own [default: 256,512,1024]
+    #[arg(long = "side", value_name = "N,...", value_delimiter = ',')]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(sides()))]
+    pub(crate) sides: Vec<usize>,
+    /// Write the rendered picture to this file (PNG), of the first field
+    #[arg(long, value_name = "FILE")]
+    pub(crate) picture: Option<PathBuf>,
     /// The libraries, each a case of its own [default: all that are there]
     #[arg(long, value_enum, value_name = "LIBRARY,...", value_delimiter = ',')]
     library: Vec<Library>,
     /// What is measured of each [default: all of it]
     #[arg(long = "test", value_enum, value_name = "TEST,...", value_delimiter = ',')]
     pub(crate) part: Vec<Part>,
+    /// The folder of the NAS parallel benchmarks, which are not part of Weft: NPB 3.4 or 3.3, as unpacked [default:
+    /// $WEFT_NPB, or .cache/npb here or above]
+    #[arg(long, value_name = "FOLDER")]
+    npb: Option<PathBuf>,
+    /// Which of them [default: is, with Debian's Open MPI and gfortran also the others]
+    #[arg(long = "benchmark", value_enum, value_name = "NAME,...", value_delimiter = ',')]
+    benchmarks: Vec<Benchmark>,
+    /// How large their problems are
+    #[arg(long, value_enum, default_value = "S")]
+    class: Class,
     /// Python environments with MPI libraries, or folders of such [default: $WEFT_MPI, or .cache/mpi here or above]
     #[arg(long, value_name = "FOLDER,...", value_delimiter = ',')]
     mpi: Vec<PathBuf>,
@@ -204,7 +228,11 @@ impl Wants {
     fn of(test: Test) -> Self {
         let design = design(test);
         let real_packets = design.needs_real_packets();
-        let usual_rate = if test == Test::Mpi || real_packets { None } else { usual_rate() };
+        let usual_rate = match test {
+            Test::Reordering => Some(REORDERING_RATE),
+            _ if test == Test::Mpi || real_packets => None,
+            _ => usual_rate(),
+        };
         let hosts_in_clusters = design.hosts_in_clusters();
         Self { lab: design.wants_lab(), real_packets, usual_rate, hosts_in_clusters }
     }
@@ -270,23 +298,36 @@ impl Options {
         })
     }
 
-    /// How long frames take over the link, each time for a plan of its own; none where nothing is said of it.
+    /// What the link does to frames, each for a plan of its own.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        if self.test == What::Measured(Test::Reordering) {
+            let (late, lost) = self.disorder.shares();
+            return Condition::of_faults(late, lost);
+        }
+        Condition::of_delays(self.delays())
+    }
+
+    /// How long frames take over the link; none where nothing is said of it.
     pub(crate) fn delays(&self) -> Vec<Duration> {
         self.delay.iter().map(|Time(time)| *time).collect()
     }
 
-    /// What is to be done where frames take this long over the link.
-    pub(crate) fn plan(&self, delay: Duration) -> Result<Plan, Failure> {
+    /// What is to be done where the link does this to frames.
+    pub(crate) fn plan(&self, condition: &Condition) -> Result<Plan, Failure> {
         let What::Measured(test) = self.test else {
             return Err(Failure::Usage(format!("{} has no contestants of this kind", self.test.name())));
         };
         let libraries = self.libraries(test)?;
         let is_here = !self.part.is_empty() && self.part.iter().all(|part| part.is_of_many());
         let wants = Wants::of(test);
-        let (place, note) = self.place(&Wants { lab: wants.lab && !is_here, ..wants }, delay)?;
+        let (place, note) = self.place(&Wants { lab: wants.lab && !is_here, ..wants }, condition)?;
         let template = self.template(&place)?;
-        let cases = design(test).cases(&Basis { template, choices: &self.choices(), libraries, round_trip: 2 * delay });
-        let limited = self.limited_place(&place, &cases, delay)?;
+        let suite = self.suite(test, &libraries)?;
+        let benchmarks = suite.as_ref().map_or_else(Vec::new, |suite| suite.built.clone());
+        let choices = Choices { benchmarks, ..self.choices() };
+        let cases =
+            design(test).cases(&Basis { template, choices: &choices, libraries, round_trip: 2 * condition.delay });
+        let limited = self.limited_place(&place, &cases, condition)?;
         let reaches = place.reaches();
         Ok(Plan {
             test,
@@ -301,6 +342,7 @@ impl Options {
             limited,
             reaches,
             note,
+            suite,
         })
     }
 
@@ -321,19 +363,31 @@ impl Options {
             load_bits_per_s: self.load.0,
             seconds: self.seconds,
             others: self.others.clone(),
+            sides: self.sides.clone(),
+            benchmarks: Vec::new(),
             part: self.part.clone(),
         }
     }
 
     /// The MPI libraries to measure.
     fn libraries(&self, test: Test) -> Result<Vec<Installation>, Failure> {
-        if !matches!(test, Test::Mpi | Test::MpiClusters) {
+        if !matches!(test, Test::Mpi | Test::MpiClusters | Test::Nas) {
             return Ok(Vec::new());
         }
         if self.connect.is_some() {
             return Err(Failure::Usage("MPI is measured on one machine".into()));
         }
         crate::model::installation::find(&self.library, &self.mpi).map_err(Failure::Runtime)
+    }
+
+    /// The NAS benchmarks, built, in a test of them.
+    fn suite(&self, test: Test, libraries: &[Installation]) -> Result<Option<Suite>, Failure> {
+        if test != Test::Nas {
+            return Ok(None);
+        }
+        let ranks = if self.processes.is_empty() { &RANKS[..] } else { &self.processes };
+        let wish = Wish { folder: self.npb.as_deref(), benchmarks: &self.benchmarks, class: self.class, ranks };
+        Suite::build(&wish, libraries).map(Some).map_err(Failure::Runtime)
     }
 
     /// Where windows are measured, and what is to be known about that.
@@ -344,14 +398,14 @@ impl Options {
             [delay] => delay,
             _ => return Err(Failure::Usage("--delay: windows are measured with one at a time".into())),
         };
-        let hosts_in_clusters = None;
-        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate(), hosts_in_clusters }, delay)
+        let (hosts_in_clusters, condition) = (None, Condition { delay, faults: None });
+        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate(), hosts_in_clusters }, &condition)
     }
 
     /// Where it is done, and what is to be known about that.
-    fn place(&self, wants: &Wants, delay: Duration) -> Result<(Place, Option<String>), Failure> {
+    fn place(&self, wants: &Wants, condition: &Condition) -> Result<(Place, Option<String>), Failure> {
         let congestion = self.congestion.as_deref();
-        let shape = self.shape(delay);
+        let shape = self.shape(condition);
         let lab = |rate| Place::lab(&self.lab_plan(rate, wants.real_packets), shape.as_ref());
         let usual_rate = wants.usual_rate;
         if let Some(hosts) = wants.hosts_in_clusters {
@@ -424,25 +478,32 @@ impl Options {
     }
 
     /// What the link does to frames, if anything was said of that.
-    fn shape(&self, delay: Duration) -> Option<Shape> {
+    fn shape(&self, condition: &Condition) -> Option<Shape> {
+        let millionths = |percent: f64| (percent * 1e4) as u32;
+        let faults = condition.faults;
+        let late = faults.map_or(0, |faults| millionths(faults.late_percent));
         let shape = Shape {
-            delay,
+            delay: condition.delay,
             jitter: self.jitter.map(|Time(time)| time).unwrap_or_default(),
-            loss_millionths: self.loss.map_or(0, |Percent(share)| share),
+            loss_millionths: faults
+                .map_or_else(|| self.loss.map_or(0, |Percent(share)| share), |faults| millionths(faults.lost_percent)),
+            reorder_millionths: late,
+            reorder_by: if late > 0 { LATE_BY } else { Duration::ZERO },
             ..Shape::default()
         };
-        (!shape.is_nothing()).then_some(shape)
+        // What is compared with faults goes through the same switch without them.
+        (faults.is_some() || !shape.is_nothing()).then_some(shape)
     }
 
     /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link
     /// must be slower than the processor.
-    fn limited_place(&self, place: &Place, cases: &[Case], delay: Duration) -> Result<Option<Place>, Failure> {
+    fn limited_place(&self, place: &Place, cases: &[Case], condition: &Condition) -> Result<Option<Place>, Failure> {
         let is_usual = matches!(self.lab, None | Some(LabWish::Usual));
         let hides = cases.iter().any(|case| case.job.kind == Kind::Hiding);
         if !(is_usual && hides && place.is_lab()) {
             return Ok(None);
         }
-        Ok(Some(Place::lab(&self.lab_plan(usual_rate(), false), self.shape(delay).as_ref())?))
+        Ok(Some(Place::lab(&self.lab_plan(usual_rate(), false), self.shape(condition).as_ref())?))
     }
 
     /// The transport, then its peers.
@@ -508,7 +569,9 @@ impl Options {
             settle_ms: 0,
             stack: Stack { engines, ..self.stack },
             crowd: None,
+            volume: None,
             mpi: None,
+            nas: None,
             round_trip_us: 0,
             limit_s: self.timeout,
             local: None,
@@ -519,6 +582,12 @@ impl Options {
             reach: None,
         })
     }
+}
+
+/// Points on a side of a field.
+fn sides() -> std::ops::RangeInclusive<u64> {
+    let (least, most) = Volume::SIDES.into_inner();
+    least as u64..=most as u64
 }
 
 /// The rate of a test network's link of which nothing is said: slower than any processor.

@@ -1,8 +1,7 @@
 //! Runs what the command line asks for.
 
-use std::time::Duration;
+use std::fs;
 
-use serde_json::Value;
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::transport::Transport;
@@ -11,14 +10,12 @@ use crate::command::arguments::Arguments;
 use crate::command::catalogue::design;
 use crate::command::options::Options;
 use crate::command::tests::What;
+use crate::contestants::isosurface::picture;
 use crate::experiments::{cuts, disorder, fence, links};
 use crate::result::Document;
 use crate::runner::measurement::Measurement;
 use crate::runner::plan::Plan;
 use crate::runner::{campaign, outcome, remote};
-
-/// The key of a case that says what the link adds to a round trip.
-const ROUND_TRIP: &str = "round_trip_ms";
 
 /// Runs the command.
 ///
@@ -54,27 +51,26 @@ fn measure(arguments: &Options) -> Result<(), Failure> {
     measure_contestants(arguments)
 }
 
-/// Contestants in turns, once for each delay of the network's link.
+/// Contestants in turns, once for each condition of the network's link.
 fn measure_contestants(arguments: &Options) -> Result<(), Failure> {
-    let delays = arguments.delays();
-    let first = delays.first().copied().unwrap_or_default();
+    let conditions = arguments.conditions();
+    let first = conditions.first().copied().unwrap_or_default();
     // What can't be done is found before anything is measured.
-    let mut plan = arguments.plan(first)?;
+    let mut plan = arguments.plan(&first)?;
     let (outputs, interrupt) = (arguments.files.open()?, Interrupt::watch()?);
+    draw(arguments, &plan)?;
     let (mut document, mut text, broken) = measure_plan(&plan, &interrupt)?;
     let mut broken = broken.into_iter().collect::<Vec<_>>();
-    if let [_, others @ ..] = &delays[..]
-        && !others.is_empty()
-    {
-        document = document.with_key(ROUND_TRIP, &round_trip(first));
-        text = format!("{}\n{text}", heading(first));
-        for delay in others.iter().take_while(|_| !interrupt.has_come()) {
+    if conditions.len() > 1 || first.faults.is_some() {
+        document = first.mark(document);
+        text = format!("{}\n{text}", first.heading());
+        for condition in conditions.iter().skip(1).take_while(|_| !interrupt.has_come()) {
             // One network goes before the next one is made.
             drop(plan);
-            plan = arguments.plan(*delay)?;
+            plan = arguments.plan(condition)?;
             let (next, its_text, its_broken) = measure_plan(&plan, &interrupt)?;
-            document = document.join(next.with_key(ROUND_TRIP, &round_trip(*delay)));
-            text.push_str(&format!("\n{}\n{its_text}", heading(*delay)));
+            document = document.join(condition.mark(next));
+            text.push_str(&format!("\n{}\n{its_text}", condition.heading()));
             broken.extend(its_broken);
         }
         document.is_cut_short |= interrupt.has_come();
@@ -85,6 +81,14 @@ fn measure_contestants(arguments: &Options) -> Result<(), Failure> {
         Some(reason) => Err(Failure::Runtime(reason)),
         None => Ok(()),
     }
+}
+
+/// Writes the picture that all contestants must come to, if it is wanted.
+fn draw(arguments: &Options, plan: &Plan) -> Result<(), Failure> {
+    let side = plan.cases.iter().find_map(|case| case.job.volume).map(|volume| volume.side);
+    let (Some(path), Some(side)) = (&arguments.picture, side) else { return Ok(()) };
+    let failed = |error| Failure::Runtime(format!("cannot write {}: {error}", path.display()));
+    fs::write(path, picture(side)).map_err(failed)
 }
 
 /// The document, the table, and why it counts as failed if it does.
@@ -98,13 +102,4 @@ fn measure_plan(plan: &Plan, interrupt: &Interrupt) -> Result<(Document, String,
         text.push_str("\nINTERRUPTED: not all launches were made\n");
     }
     Ok((document, text, results.broken()))
-}
-
-/// What the link adds to a round trip.
-fn round_trip(delay: Duration) -> Value {
-    (2.0 * delay.as_secs_f64() * 1e3).into()
-}
-
-fn heading(delay: Duration) -> String {
-    format!("With {:?} more for each round trip", 2 * delay)
 }

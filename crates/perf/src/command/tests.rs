@@ -47,7 +47,8 @@ impl What {
     /// All of them.
     pub(crate) fn all() -> Vec<Self> {
         let measured = Test::value_variants().iter().map(|test| Self::Measured(*test));
-        let windows = [WindowTest::Fence, WindowTest::Halo, WindowTest::WindowOverlap].map(Self::Windows);
+        let windows =
+            [WindowTest::Fence, WindowTest::Halo, WindowTest::Heat, WindowTest::WindowOverlap].map(Self::Windows);
         measured.chain([Self::Streams]).chain(windows).chain([Self::Links]).collect()
     }
 
@@ -75,6 +76,11 @@ impl What {
             Self::Windows(WindowTest::Halo) => "Faces of a stencil in 1, 2 and 3 dimensions, contiguous and strided, \
                                                 put to all neighbours and fenced, beside MPI_Win_fence"
                 .into(),
+            Self::Windows(WindowTest::Heat) => {
+                "An application: heat on a plate by time to its solution, over ranks and kinds of fence, beside \
+                 MPI_Win_fence"
+                    .into()
+            }
             Self::Windows(WindowTest::WindowOverlap) => {
                 "How much computation a put hides before its fence, by size, beside MPI_Win_fence".into()
             }
@@ -101,12 +107,20 @@ impl What {
             Self::Measured(Test::MpiClusters) => {
                 return vec![ALL, STARTED, NETWORK, &["size", "library", "mpi"]];
             }
+            Self::Measured(Test::Reordering) => {
+                return vec![ALL, STARTED, SIDES, &["lab", "congestion", "mtu", "late", "lost", "window"]];
+            }
+            Self::Measured(Test::Nas) => {
+                return vec![ALL, STARTED, &["processes", "library", "mpi", "npb", "benchmarks", "class"]];
+            }
             Self::Measured(Test::Clusters) => return vec![ALL, STARTED, LONG_RUNS, NETWORK, IN_CLUSTERS],
             Self::Measured(Test::Latency) => &["operation", "window"],
             Self::Measured(Test::Bandwidth | Test::PingPing | Test::Split | Test::Markers | Test::InOrderTax) => {
                 &["operation", "window", "copies"]
             }
             Self::Measured(Test::Rate) => &["operation", "window"],
+            Self::Measured(Test::LogP | Test::NotifiedPut) => &["window"],
+            Self::Measured(Test::Isosurface) => &["window", "sides", "picture"],
             Self::Measured(Test::Overlap) => &["operation", "window", "target", "computation"],
             Self::Measured(Test::OverlapRatio) => &["operation", "target", "computation"],
             Self::Measured(Test::Progress) => &["lateness"],
@@ -120,6 +134,7 @@ impl What {
             }
             Self::Windows(WindowTest::Fence) => &["auto_table", "puts", "simulate", "loggp"],
             Self::Windows(WindowTest::Halo) => &["cells", "pack_below"],
+            Self::Windows(WindowTest::Heat) => &["plate", "steps"],
             Self::Windows(WindowTest::WindowOverlap) => &["size"],
             Self::Links => {
                 return vec![&[

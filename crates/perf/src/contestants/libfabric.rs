@@ -9,6 +9,7 @@
 
 use weft_libfabric::{Endpoint, Fabric, Library, Local, Operation, PeerAddress, Posted, Slots};
 
+use crate::contestants::logp::{self, Exchange};
 use crate::host::provider::Provider;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Role};
@@ -56,7 +57,7 @@ impl Contestant for Libfabric {
     fn supports(&self, job: &Job) -> Result<(), String> {
         Variant::parse(job.variant.as_deref())?;
         match job.kind {
-            Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::PingPing => Ok(()),
+            Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::PingPing | Kind::LogP => Ok(()),
             _ => {
                 Err("tagged messages in one direction, and exchanges of them, are all that is measured of libfabric"
                     .into())
@@ -122,6 +123,7 @@ impl Side for LibfabricSide {
                 (Kind::Latency, Role::Passive) => link.pong(job),
                 // Both send first, and then wait.
                 (Kind::PingPing, _) => link.ping(job),
+                (Kind::LogP, _) => link.exchange(job),
                 (_, Role::Active) => link.pour(job),
                 (_, Role::Passive) => link.drain(job),
             }
@@ -189,6 +191,14 @@ impl<'a> Link<'a> {
         Ok(Measured::default())
     }
 
+    /// With a receive for each message that may come before the next is asked for.
+    fn exchange(&mut self, job: &Job) -> Outcome<Measured> {
+        for _ in 0..logp::receives(job) {
+            self.post_receive(DATA)?;
+        }
+        logp::run(job, &mut Exchanged { link: self, receives: logp::receives(job) })
+    }
+
     fn pour(&mut self, job: &Job) -> Outcome<Measured> {
         self.post_receive(DONE)?;
         self.send_many(job.warmup)?;
@@ -250,14 +260,19 @@ impl<'a> Link<'a> {
 
     /// Sends a message, waiting for a slot or for the provider when they are all busy.
     fn send(&mut self) -> Outcome<()> {
+        self.send_bytes(self.size)
+    }
+
+    /// The same of the first bytes of one.
+    fn send_bytes(&mut self, bytes: usize) -> Outcome<()> {
         if self.inject {
-            while self.endpoint.inject(self.peer, &self.message, DATA)? == Posted::TryAgain {
+            while self.endpoint.inject(self.peer, &self.message[..bytes], DATA)? == Posted::TryAgain {
                 self.poll()?;
             }
             return Ok(());
         }
         let slot = self.idle_slot()?;
-        while self.endpoint.send(self.peer, slot, self.size, DATA)? == Posted::TryAgain {
+        while self.endpoint.send(self.peer, slot, bytes, DATA)? == Posted::TryAgain {
             self.poll()?;
         }
         Ok(())
@@ -319,6 +334,29 @@ impl<'a> Link<'a> {
             }
         })?;
         Ok(())
+    }
+}
+
+/// Messages both ways.
+struct Exchanged<'l, 'e> {
+    link: &'l mut Link<'e>,
+    /// Receives that are always posted.
+    receives: usize,
+}
+
+impl Exchange for Exchanged<'_, '_> {
+    type Error = weft_libfabric::Error;
+
+    fn send(&mut self, bytes: usize) -> Outcome<()> {
+        self.link.send_bytes(bytes)
+    }
+
+    fn receive(&mut self, _: usize) -> Outcome<()> {
+        self.link.await_message(DATA)
+    }
+
+    fn settle(&mut self) -> Outcome<()> {
+        self.link.await_idle(self.receives)
     }
 }
 

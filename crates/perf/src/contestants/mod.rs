@@ -3,7 +3,9 @@
 pub(crate) mod carry;
 pub(crate) mod fetch;
 pub(crate) mod iceoryx2;
+pub(crate) mod isosurface;
 pub(crate) mod libfabric;
+pub(crate) mod logp;
 pub(crate) mod matcher;
 pub(crate) mod mpi;
 pub(crate) mod overlap;

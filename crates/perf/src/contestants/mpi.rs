@@ -17,6 +17,7 @@ use crate::model::installation::Installation;
 use crate::model::job::{Job, Kind, Member, Role};
 use crate::model::measure::{Figure, Measured};
 use crate::mpi::launch::{Carrier, Ways, command};
+use crate::mpi::nas::Printed;
 use crate::mpi::program::Program;
 use weft_command::transport::Transport;
 
@@ -58,7 +59,8 @@ impl Contestant for Mpi {
                 | Kind::Hiding
                 | Kind::Collective
                 | Kind::Start
-                | Kind::Patterns,
+                | Kind::Patterns
+                | Kind::Nas,
             ) => carrier.fits(installation),
             _ => Err("MPI is measured by: weft perf mpi".into()),
         }
@@ -71,8 +73,11 @@ impl Contestant for Mpi {
             return Ok(Box::new(Host));
         }
         let provider = carrier.is_weft().then(Provider::open).transpose()?;
-        let make = if job.kind == Kind::Patterns { Program::make_across } else { Program::make };
-        let program = make(&installation)?;
+        let program = match (&job.nas, job.kind) {
+            (Some(nas), _) => Program::built(&nas.executable),
+            (None, Kind::Patterns) => Program::make_across(&installation),
+            (None, _) => Program::make(&installation),
+        }?;
         Ok(Box::new(Starter { installation, carrier, provider, program }))
     }
 }
@@ -115,6 +120,14 @@ impl Side for Starter {
         let text = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
             return Err(format!("{} ended with {}: {}", self.installation.library, output.status, complaint(&output)));
+        }
+        if job.kind == Kind::Nas {
+            let printed = Printed::read(&text).map_err(|why| format!("{}: {why}", self.installation.library))?;
+            return Ok(Measured {
+                value: Some(printed.mop_per_s),
+                figures: [(Figure::Seconds, printed.seconds)].into(),
+                ..Measured::default()
+            });
         }
         let silent = || format!("{} told no figures: {}", self.installation.library, complaint(&output));
         let figures = Figures::read(&text).ok_or_else(silent)?;

@@ -10,6 +10,7 @@ mod carry;
 mod duplex;
 pub(crate) mod exchange;
 mod fetch;
+mod isosurface;
 mod overlap;
 mod set_up;
 pub(crate) mod variant;
@@ -20,7 +21,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAdd
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::contestants::carry::take_core;
-use crate::contestants::sockets::exchange::{drain, ping, pong, pour};
+use crate::contestants::logp;
+use crate::contestants::sockets::exchange::{Messages, drain, ping, pong, pour};
 use crate::contestants::sockets::variant::{Variant, buffers};
 use crate::host::versions::kernel;
 use crate::model::contestant::{Contestant, Side, other};
@@ -154,6 +156,8 @@ impl Side for SocketSide {
             // Both send first, and then read.
             (Kind::PingPing, _) => ping(stream, job, &variant),
             (Kind::Duplex, _) => duplex::run(stream, job),
+            (Kind::Isosurface, _) => isosurface::run(stream, job),
+            (Kind::LogP, _) => logp::run(job, &mut Messages::new(stream, job)),
             (Kind::Fetch, Role::Active) => fetch::request(stream, job),
             (Kind::Fetch, Role::Passive) => fetch::answer(stream, job),
             (Kind::Overlap, Role::Active) => overlap::search(stream, job),

@@ -56,6 +56,7 @@ impl Contestant for Ucx {
             return Err("through shared memory UCX is measured on one host: without --lab and without --connect".into());
         }
         match job.kind {
+            _ if job.operation == Some(Operation::Notify) => Err(format!("{PROGRAM} has no notified put")),
             Kind::Latency | Kind::Bandwidth | Kind::Rate => Ok(()),
             _ => Err(format!("{PROGRAM} has no such test")),
         }
@@ -175,7 +176,7 @@ fn test_name(job: &Job) -> &'static str {
         (Operation::Send, Kind::Latency) => "tag_lat",
         (Operation::Send, _) => "tag_bw",
         (Operation::Write, Kind::Latency) => "ucp_put_lat",
-        (Operation::Write, _) => "ucp_put_bw",
+        (Operation::Write | Operation::Notify, _) => "ucp_put_bw",
         (Operation::Read, _) => "ucp_get",
     }
 }

@@ -12,8 +12,10 @@ mod endpoints;
 mod fetch;
 mod first_message;
 mod idle;
+mod isosurface;
 mod latency;
 mod link;
+mod logp;
 pub(crate) mod messages;
 mod overlap;
 mod set_up;
@@ -53,7 +55,7 @@ impl Contestant for Weft {
     }
 
     fn describe(&self) -> &'static str {
-        "Weft's verbs, one queue pair; sends, RDMA writes (the default in bandwidth) or reads; requests in lists, the last of each signaled; the variant is settings"
+        "Weft's verbs, one queue pair; sends, RDMA writes (the default in bandwidth), notified writes or reads; requests in lists, the last of each signaled; the variant is settings"
     }
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {
@@ -74,6 +76,7 @@ impl Contestant for Weft {
             _ if settings.has_unused_key() => {
                 Err("queue pairs prove a key over Edge alone: transport edge or auto".into())
             }
+            (kind, Operation::Notify) if kind != Kind::Latency => Err("a notified put is measured in latency".into()),
             (Kind::PingPing, Operation::Write | Operation::Read) => {
                 Err("in an exchange both sides send; a write or a read has no place in it".into())
             }
@@ -182,6 +185,8 @@ impl Side for WeftSide {
             Kind::Latency | Kind::PingPing => latency::run(link, &self.inbox, target, job),
             Kind::Overlap | Kind::Inserted | Kind::Ratio => overlap::run(link, &self.inbox, target, job),
             Kind::Fetch => fetch::run(link, &self.inbox, target, job),
+            Kind::Isosurface => isosurface::run(link, &self.inbox, target, job),
+            Kind::LogP => logp::run(link, &self.inbox, job),
             _ => transfer::run(link, &self.inbox, target, job),
         }
         .map_err(|error| link.explain(&error))

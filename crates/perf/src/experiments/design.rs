@@ -8,6 +8,7 @@ use crate::model::installation::Installation;
 use crate::model::job::{Job, Kind, Target};
 use crate::model::size::{Size, Sizes};
 use crate::model::test::Part;
+use crate::mpi::nas::Built;
 use crate::runner::plan::{Plan, Results};
 use crate::runner::registry;
 
@@ -130,6 +131,10 @@ pub(crate) struct Choices {
     pub(crate) seconds: Option<f64>,
     /// Among how many others a receive or message is matched.
     pub(crate) others: Vec<u32>,
+    /// Points on a side of a field that is rendered.
+    pub(crate) sides: Vec<usize>,
+    /// NAS benchmarks that were built.
+    pub(crate) benchmarks: Vec<Built>,
     /// What is measured of MPI libraries.
     pub(crate) part: Vec<Part>,
 }

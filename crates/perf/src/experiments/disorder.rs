@@ -43,6 +43,13 @@ pub(crate) struct Disorder {
     policy: Vec<Policy>,
 }
 
+impl Disorder {
+    /// How many of a hundred come late, and how many are lost.
+    pub(crate) fn shares(&self) -> (&[f64], &[f64]) {
+        (&self.late, &self.lost)
+    }
+}
+
 /// What the receiver does with segments that come before others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]

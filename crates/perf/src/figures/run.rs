@@ -34,7 +34,7 @@ line is wrong, 130 interrupted (what was measured is drawn).";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Figures {
-    /// The experiments, by name [default: all]
+    /// The experiments, by name [default: all; with those in brackets in the list only if --long is said]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Only a glance, at most 6 minutes for all
@@ -71,7 +71,8 @@ impl Figures {
 
     fn experiments(&self) -> Result<Vec<&'static Experiment>, Failure> {
         if self.experiments.is_empty() {
-            return Ok(if self.claims { claims::experiments() } else { ALL.iter().collect() });
+            let usual = || ALL.iter().filter(|one| self.list || one.is_usual(self.scale())).collect();
+            return Ok(if self.claims { claims::experiments() } else { usual() });
         }
         let find = |name: &String| {
             ALL.iter().find(|one| one.name == name).ok_or_else(|| {
@@ -192,7 +193,11 @@ fn list(experiments: &[&Experiment]) -> String {
         ("question", Align::Left),
     ]);
     for one in experiments {
-        let minutes = |scale| format!("{:.1}", one.minutes(scale));
+        // In brackets what is made only when it is named.
+        let minutes = |scale| {
+            let minutes = format!("{:.1}", one.minutes(scale));
+            if one.is_usual(scale) { minutes } else { format!("({minutes})") }
+        };
         table.row([
             one.name.to_owned(),
             minutes(Scale::Quick),

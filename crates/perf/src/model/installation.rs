@@ -86,6 +86,12 @@ impl Installation {
         }
     }
 
+    /// One that the linker finds by itself.
+    #[cfg(test)]
+    pub(crate) fn by_itself(library: Library) -> Self {
+        Self { library, mpiexec: PathBuf::from("mpiexec"), file: None }
+    }
+
     /// Its version, as its starter tells it: the number alone.
     pub(crate) fn version(&self) -> Option<String> {
         let output = Command::new(&self.mpiexec).arg("--version").stdin(Stdio::null()).output().ok()?;

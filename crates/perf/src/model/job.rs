@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::model::installation::Installation;
+use crate::model::nas::Nas;
 use crate::model::reach::Reach;
 use crate::model::size::LARGEST;
 use crate::model::stack::Stack;
@@ -50,12 +51,19 @@ pub(crate) enum Kind {
     Patterns,
     /// Connections that are set up one after the other.
     Connect,
+    /// The parameters of LogP for messages of a size.
+    #[serde(rename = "logp")]
+    LogP,
+    /// A NAS parallel benchmark of many ranks.
+    Nas,
+    /// An application that renders the surface in a field which another process sends.
+    Isosurface,
 }
 
 impl Kind {
     /// Whether many ranks of an MPI program take part, all on this host.
     pub(crate) fn is_of_many(self) -> bool {
-        matches!(self, Self::Collective | Self::Start)
+        matches!(self, Self::Collective | Self::Start | Self::Nas)
     }
 }
 
@@ -67,6 +75,8 @@ pub(crate) enum Operation {
     Send,
     /// RDMA write; in the latency test the target polls memory
     Write,
+    /// RDMA write of which the target is told: it takes a receive there (a notified put)
+    Notify,
     /// RDMA read
     Read,
 }
@@ -76,6 +86,7 @@ impl Operation {
         match self {
             Self::Send => "send",
             Self::Write => "write",
+            Self::Notify => "notify",
             Self::Read => "read",
         }
     }
@@ -130,6 +141,24 @@ pub(crate) struct Crowd {
     pub(crate) wanted: Wanted,
     pub(crate) which: Which,
     pub(crate) others: u32,
+}
+
+/// A field in slices, to be rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Volume {
+    /// Points on a side of each slice.
+    pub(crate) side: usize,
+    /// How many slices there are.
+    pub(crate) slices: usize,
+    /// Of the surface and its picture as they are without a network.
+    pub(crate) digest: u64,
+}
+
+impl Volume {
+    /// How many slices a field has.
+    pub(crate) const SLICES: usize = 8;
+    /// The fewest points on a side, and the most: those of the largest data set of the literature.
+    pub(crate) const SIDES: std::ops::RangeInclusive<usize> = 16..=8192;
 }
 
 impl Wait {
@@ -235,8 +264,12 @@ pub(crate) struct Job {
     pub(crate) stack: Stack,
     /// What is matched among what, if it is.
     pub(crate) crowd: Option<Crowd>,
+    /// What is rendered, if something is.
+    pub(crate) volume: Option<Volume>,
     /// The MPI library that is measured, if it is one.
     pub(crate) mpi: Option<Installation>,
+    /// The benchmark that its ranks run, if it is one of NAS.
+    pub(crate) nas: Option<Nas>,
     /// What the network adds to a round trip, in microseconds, for those that count round trips.
     pub(crate) round_trip_us: u64,
     /// When to give up, in seconds.
@@ -299,6 +332,11 @@ impl Job {
         within("number of processes", self.ranks as u64, least_ranks, MOST_RANKS as u64)?;
         within("number of MPI ranks", self.mpi_ranks as u64, 2, MOST_RANKS as u64)?;
         within("number of others", self.crowd.map_or(0, |crowd| crowd.others).into(), 0, LARGEST_CROWD.into())?;
+        if let Some(Volume { side, slices, .. }) = self.volume {
+            let (least, most) = Volume::SIDES.into_inner();
+            within("points on a side", side as u64, least as u64, most as u64)?;
+            within("number of slices", slices as u64, 2, Volume::SLICES as u64)?;
+        }
         within("rank", self.rank as u64, 0, self.ranks as u64 - 1)?;
         within("number of connections", self.connections as u64, 1, MOST_CONNECTIONS as u64)?;
         within("load in bits per second", self.load_bits_per_s, 1, LARGEST_LOAD)?;
@@ -354,6 +392,8 @@ impl Job {
             Kind::Start => 1,
             Kind::Patterns => 50,
             Kind::Connect => 100,
+            Kind::LogP => 300,
+            Kind::Isosurface | Kind::Nas => 1,
         }
     }
 }
@@ -389,7 +429,9 @@ pub(crate) mod tests {
             settle_ms: 0,
             stack: stack(),
             crowd: None,
+            volume: None,
             mpi: None,
+            nas: None,
             round_trip_us: 0,
             limit_s: 60,
             local: None,
@@ -416,6 +458,10 @@ pub(crate) mod tests {
         assert!(Job { load_bits_per_s: 0, ..job() }.check().is_err());
         assert!(Job { quiet_ms: u64::MAX, ..job() }.check().is_err());
         assert!(Job { computation_us: u32::MAX, ..job() }.check().is_err());
+        let volume = |side, slices| Some(Volume { side, slices, digest: 0 });
+        assert_eq!(Job { volume: volume(1024, 8), ..job() }.check(), Ok(()));
+        assert!(Job { volume: volume(1 << 20, 8), ..job() }.check().is_err());
+        assert!(Job { volume: volume(1024, 1), ..job() }.check().is_err());
         assert!(Job { version: "0.0.0".into(), ..job() }.check().unwrap_err().contains("0.0.0"));
     }
 

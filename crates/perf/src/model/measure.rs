@@ -83,6 +83,24 @@ pub(crate) enum Figure {
     ConnectedUs,
     /// And how many round trips that takes before the first message.
     RoundTrips,
+    /// LogP: the call that sends, with nothing to wait for, in microseconds.
+    SendOverheadUs,
+    /// The call that receives what is there already.
+    ReceiveOverheadUs,
+    /// From one message of a burst to the next.
+    GapUs,
+    /// Half a round trip of the shortest message, less its gap.
+    LatencyUs,
+    /// A round trip of a message and the shortest answer.
+    RoundTripUs,
+    /// What each byte adds to the gap, in nanoseconds.
+    GapPerByteNs,
+    /// A NAS benchmark: how long it took, in seconds.
+    Seconds,
+    /// Rendering: computation of a pass, in milliseconds.
+    DrawingMs,
+    /// Triangles of a surface.
+    Triangles,
     /// Of a stream of messages: GB/s from the first message on, those before the ones that are measured included.
     WithStart,
 }

@@ -43,10 +43,12 @@ impl Metric {
             | "throughput_with_start"
             | "duplex_throughput"
             | "message_rate"
+            | "operation_rate"
             | "overlap"
             | "hidden"
             | "computing" => Better::More,
-            "communication_time" | "computation_time" | "total_time" | "match_cpu_alone" | "load" => Better::Neither,
+            "communication_time" | "computation_time" | "drawing_time" | "triangles" | "total_time"
+            | "match_cpu_alone" | "load" => Better::Neither,
             _ => Better::Less,
         }
     }
@@ -113,6 +115,12 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
                 run.figures(Figure::RoundTrips).next()
             }),
         ],
+        Kind::LogP => logp(),
+        Kind::Nas => vec![
+            Metric::new("operation_rate", "Mop/s", Column::Plain("Mop/s"), Run::value),
+            Metric::new("run_time", "s", Column::Plain("s"), |run| run.figures(Figure::Seconds).next()),
+        ],
+        Kind::Isosurface => isosurface(),
         Kind::PingPing => vec![main("exchange_time", "us")],
         Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
         Kind::Overlap => overlap(),
@@ -181,9 +189,38 @@ fn patterns() -> Vec<Metric> {
     ]
 }
 
+fn isosurface() -> Vec<Metric> {
+    vec![
+        Metric::new("execution_time", "ms", Column::Plain("time ms"), Run::value),
+        Metric::new("drawing_time", "ms", Column::Plain("drawing ms"), |run| run.figures(Figure::DrawingMs).next()),
+        Metric::new("sender_cpu_share", "%", Column::Plain("send CPU %"), |run| Some(100.0 * run.active()?.cpu_share?)),
+        Metric::new("receiver_cpu_share", "%", Column::Plain("draw CPU %"), |run| {
+            Some(100.0 * run.passive()?.cpu_share?)
+        }),
+        Metric::new("triangles", "triangles", Column::None, |run| run.figures(Figure::Triangles).next()),
+    ]
+}
+
+/// Each is what the run is about, but for the round trip.
+fn logp() -> Vec<Metric> {
+    let time = |name, heading, value| Metric::new(name, "us", Column::Plain(heading), value);
+    vec![
+        time("send_overhead", "send us", |run| run.figures(Figure::SendOverheadUs).next()),
+        time("receive_overhead", "receive us", |run| run.figures(Figure::ReceiveOverheadUs).next()),
+        time("gap", "gap us", |run| run.figures(Figure::GapUs).next()),
+        time("latency", "latency us", |run| run.figures(Figure::LatencyUs).next()),
+        Metric::new("gap_per_byte", "ns", Column::Plain("per byte ns"), |run| run.figures(Figure::GapPerByteNs).next()),
+        time("round_trip", "round trip us", |run| run.figures(Figure::RoundTripUs).next()),
+    ]
+}
+
 /// How many of the first metrics are what a run is about.
 pub(crate) fn main_metrics(job: &Job) -> usize {
-    if job.kind == Kind::Patterns { patterns().len() } else { 1 }
+    match job.kind {
+        Kind::Patterns => patterns().len(),
+        Kind::LogP => logp().len() - 1,
+        _ => 1,
+    }
 }
 
 fn matching() -> Vec<Metric> {
@@ -249,6 +286,9 @@ pub(crate) fn title(job: &Job) -> &'static str {
             "From the start of all ranks, through an all-to-all, to the end of the last, in s, less is better"
         }
         Kind::Connect => "From the call that connects to the first answer in us, less is better",
+        Kind::Isosurface => "Time to render the surface in a field that is sent in pieces, in ms, less is better",
+        Kind::Nas => "Millions of operations in a second, of all ranks together, more is better",
+        Kind::LogP => "Parameters of LogP, less is better",
         Kind::Patterns => "Time of a round of all ranks in us, less is better",
         Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",
     }

@@ -7,6 +7,7 @@ pub(crate) mod installation;
 pub(crate) mod job;
 pub(crate) mod measure;
 pub(crate) mod metric;
+pub(crate) mod nas;
 pub(crate) mod reach;
 pub(crate) mod run;
 pub(crate) mod size;

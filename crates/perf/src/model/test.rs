@@ -48,6 +48,20 @@ pub(crate) enum Test {
     /// What it takes to set a connection up, until a first message is answered, in time and in round trips: queue pairs,
     /// endpoints, Edge with and without a key, TCP
     Connect,
+    /// An application: a process sends a field in pieces, another one renders its iso-surface meanwhile, over each design
+    /// of out-of-order iWARP
+    Isosurface,
+    /// A put of which the target is told, beside a message, and a write whose target polls memory: half of a round trip
+    NotifiedPut,
+    /// What late and lost packets of a link cost: iWARP that places them early and not, Edge, and the kernel's TCP, on
+    /// real packets
+    Reordering,
+    /// NAS parallel benchmarks (IS, CG, LU, MG) from a folder that you name, over Weft and over what else carries MPI
+    Nas,
+    /// The parameters of LogP: overheads of sender and receiver, gap, latency, and gap per byte
+    #[value(name = "logp")]
+    #[serde(rename = "logp")]
+    LogP,
     /// An MPI job with four ranks in each of two clusters: ring, all-to-all, halo and bucket sort, over Weft and over
     /// libfabric's tcp, by how far apart the clusters are
     MpiClusters,
@@ -74,6 +88,11 @@ impl Test {
             Self::Clusters => "clusters",
             Self::Mpi => "mpi",
             Self::Connect => "connect",
+            Self::LogP => "logp",
+            Self::Nas => "nas",
+            Self::Reordering => "reordering",
+            Self::NotifiedPut => "notified-put",
+            Self::Isosurface => "isosurface",
             Self::MpiClusters => "mpi-clusters",
         }
     }
@@ -97,6 +116,11 @@ impl Test {
             Self::Match => "What does it cost to match a message with its receive, among many?",
             Self::Clusters => "How long does a message take inside a cluster and between two, through one interface?",
             Self::Mpi => "How fast are MPI programs over Weft, beside what else carries their messages?",
+            Self::Isosurface => "How long does it take to render the surface in a field that another process sends?",
+            Self::NotifiedPut => "How long until the target of a put knows of it?",
+            Self::Reordering => "What do late and lost packets of a link cost, by what the receiver does with them?",
+            Self::Nas => "How fast are the NAS parallel benchmarks over Weft, beside what else carries MPI?",
+            Self::LogP => "What does a message cost its sender, its receiver, and the next message?",
             Self::Connect => "What does it take to set a connection up?",
             Self::MpiClusters => "What does an MPI job lose when its ranks are in two clusters?",
         }

@@ -3,8 +3,8 @@
    puts:N                      8 bytes to each of the N next ranks
    halo:DIMENSIONS:CELLS:S     the faces of a block of cells of 8 bytes to all neighbours in a periodic grid; S: from and to where they lie
    overlap:BYTES               a put to the next rank, and computation for as long as put and fence take
-   The first rank prints a line for each: `weft-mpi load=LOAD value=MEDIAN fences=N`, in microseconds at the slowest rank, or for overlap the computation that was hidden
-   at the worst rank in percent. `weft perf` measures Weft's windows in the same way. */
+   The first rank prints a line for each: `weft-mpi load=LOAD value=MEDIAN fences=N cpu=TIME`, in microseconds at the slowest rank, or for overlap the computation that was
+   hidden at the worst rank in percent; and processor time of all ranks for one fence, in microseconds (not for overlap). `weft perf` measures Weft's windows in the same way. */
 
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +19,13 @@ static double now_us(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
+}
+
+static double cpu_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
 }
 
@@ -57,12 +64,18 @@ static double worst(double mine, int rank, int ranks, int largest)
 }
 
 static int rank, ranks;
+/* Processor time of this rank for each of the fences that were measured last. */
+static double own_cpu_us;
 
 static void report(const char *load, double mine, long fences, int largest)
 {
-    double value = worst(mine, rank, ranks, largest);
+    double value = worst(mine, rank, ranks, largest), all = 0;
+    MPI_Reduce(&own_cpu_us, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("weft-mpi load=%s value=%.3f fences=%ld\n", load, value, fences);
+        printf("weft-mpi load=%s value=%.3f fences=%ld", load, value, fences);
+        if (largest)
+            printf(" cpu=%.3f", all);
+        printf("\n");
         fflush(stdout);
     }
 }
@@ -97,8 +110,10 @@ static double measure_turns(turn_of *turn, void *load, long *fences)
         MPI_Abort(MPI_COMM_WORLD, 1);
     for (long end = at + warmup; at < end; at++)
         turn(load, at);
+    double before = cpu_us();
     for (long each = 0; each < count; each++, at++)
         times[each] = turn(load, at);
+    own_cpu_us = (cpu_us() - before) / count;
     double middle = median(times, count);
     free(times);
     *fences = count;

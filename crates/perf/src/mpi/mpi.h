@@ -22,6 +22,7 @@ extern char ompi_mpi_op_max[], ompi_mpi_op_min[], ompi_mpi_op_sum[];
 #define MPI_INFO_NULL ((MPI_Info)ompi_mpi_info_null)
 #define MPI_COMM_WORLD ((MPI_Comm)ompi_mpi_comm_world)
 #define MPI_BYTE ((MPI_Datatype)ompi_mpi_byte)
+#define MPI_MODE_NOSUCCEED 16
 #define MPI_REQUEST_NULL ((MPI_Request)ompi_request_null)
 #define MPI_STATUS_IGNORE ((void *)0)
 #define MPI_STATUSES_IGNORE ((void *)0)
@@ -39,10 +40,15 @@ typedef int MPI_Comm, MPI_Datatype, MPI_Request, MPI_Win, MPI_Info, MPI_Op;
 #define MPI_INFO_NULL 0x1c000000
 #define MPI_COMM_WORLD 0x44000000
 #define MPI_BYTE 0x4c00010d
+#define MPI_MODE_NOSUCCEED 16384
 #define MPI_REQUEST_NULL 0x2c000000
 #define MPI_STATUS_IGNORE ((void *)1)
 #define MPI_STATUSES_IGNORE ((void *)1)
 #endif
+
+typedef long MPI_Aint;
+/* Longer than that of any library: only its address is given away. */
+typedef struct { int words[16]; } MPI_Status;
 
 int MPI_Init(int *argc, char ***argv);
 int MPI_Finalize(void);
@@ -58,6 +64,7 @@ int MPI_Wait(MPI_Request *, void *status);
 int MPI_Waitall(int count, MPI_Request *, void *statuses);
 double MPI_Wtime(void);
 int MPI_Barrier(MPI_Comm);
+int MPI_Bcast(void *, int count, MPI_Datatype, int from, MPI_Comm);
 int MPI_Reduce(const void *, void *, int count, MPI_Datatype, MPI_Op, int to, MPI_Comm);
 int MPI_Exscan(const void *, void *, int count, MPI_Datatype, MPI_Op, MPI_Comm);
 int MPI_Alltoallv(const void *, const int *counts, const int *places, MPI_Datatype, void *, const int *rooms, const int *places_in, MPI_Datatype, MPI_Comm);

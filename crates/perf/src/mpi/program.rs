@@ -12,8 +12,9 @@ use weft_command::scratch::Scratch;
 const SOURCE: &str = include_str!("measure.c");
 const FENCE: &str = include_str!("fence.c");
 const ACROSS: &str = include_str!("across.c");
+const HEAT: &str = include_str!("../../../../tests/mpi/programs/heat.c");
 const BUCKETSORT: &str = include_str!("../../../../examples/bucketsort.c");
-const DECLARATIONS: &str = include_str!("mpi.h");
+pub(super) const DECLARATIONS: &str = include_str!("mpi.h");
 const AGENT: &str = include_str!("agent.sh");
 
 /// Compilers, the first that is there is used.
@@ -23,6 +24,8 @@ const COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
 #[derive(Debug)]
 pub(crate) struct Program {
     folder: Scratch,
+    /// What each rank runs.
+    executable: PathBuf,
 }
 
 impl Program {
@@ -47,9 +50,20 @@ impl Program {
         Self::compile(installation, "fence.c")
     }
 
+    /// The one that computes heat on a plate.
+    pub(crate) fn make_heat(installation: &Installation) -> Result<Self, String> {
+        Self::compile(installation, "heat.c")
+    }
+
     /// The one with ranks in two clusters.
     pub(crate) fn make_across(installation: &Installation) -> Result<Self, String> {
         Self::compile(installation, "across.c")
+    }
+
+    /// One that was built before.
+    pub(crate) fn built(executable: &Path) -> Result<Self, String> {
+        let this = Self::unpack().map_err(|error| format!("{}: {error}", env::temp_dir().display()))?;
+        Ok(Self { executable: executable.to_owned(), ..this })
     }
 
     fn compile(installation: &Installation, source: &str) -> Result<Self, String> {
@@ -73,8 +87,8 @@ impl Program {
     }
 
     /// What each rank runs.
-    pub(crate) fn executable(&self) -> PathBuf {
-        self.folder.path().join("measure")
+    pub(crate) fn executable(&self) -> &Path {
+        &self.executable
     }
 
     /// What starts programs in another host of a test network, as `ssh` would.
@@ -84,6 +98,9 @@ impl Program {
 
     /// The arguments of the program for a job.
     pub(crate) fn arguments(job: &Job) -> Vec<String> {
+        if job.kind == Kind::Nas {
+            return Vec::new();
+        }
         if job.kind == Kind::Patterns {
             let numbers = [job.size as u64, job.iterations, job.warmup, job.limit_s];
             return numbers.map(|number| number.to_string()).into();
@@ -101,12 +118,14 @@ impl Program {
     }
 
     fn unpack() -> io::Result<Self> {
-        let this = Self { folder: Scratch::new()? };
+        let folder = Scratch::new()?;
+        let this = Self { executable: folder.path().join("measure"), folder };
         let folder = this.folder.path();
         fs::write(folder.join("measure.c"), SOURCE)?;
         fs::write(folder.join("fence.c"), FENCE)?;
         fs::write(folder.join("across.c"), ACROSS)?;
         fs::write(folder.join("bucketsort.c"), BUCKETSORT)?;
+        fs::write(folder.join("heat.c"), HEAT)?;
         fs::write(folder.join("mpi.h"), DECLARATIONS)?;
         fs::write(this.agent(), AGENT)?;
         make_executable(&this.agent())?;
@@ -114,7 +133,7 @@ impl Program {
     }
 }
 
-fn compiler() -> Option<PathBuf> {
+pub(super) fn compiler() -> Option<PathBuf> {
     COMPILERS.iter().find_map(|name| in_path(name))
 }
 

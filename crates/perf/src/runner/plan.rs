@@ -11,6 +11,7 @@ use crate::model::metric::metrics;
 use crate::model::reach::Reach;
 use crate::model::run::Run;
 use crate::model::test::Test;
+use crate::mpi::nas::Suite;
 use crate::runner::place::Place;
 use crate::statistics;
 use weft_command::switch::Switch;
@@ -38,6 +39,9 @@ pub(crate) struct Plan {
     pub(crate) reaches: Vec<(Reach, Place)>,
     /// What is to be known about the place.
     pub(crate) note: Option<String>,
+    /// Programs of NAS benchmarks, which are there as long as this.
+    #[expect(dead_code, reason = "it is held, for its folder goes with it")]
+    pub(crate) suite: Option<Suite>,
 }
 
 impl Plan {

@@ -7,6 +7,7 @@ use weft::verbs::Transport;
 mod example;
 
 use example::Settings;
+use example::plate::{alone, checksum};
 
 #[test]
 fn all_fences_give_the_bits_of_one_rank_alone() {
@@ -21,8 +22,7 @@ fn all_fences_give_the_bits_of_one_rank_alone() {
 /// That of `tests/mpi/programs/heat.c` for the same plate, which the MPI suite looks at (`HEAT` in `extra.py`).
 #[test]
 fn the_plate_is_the_one_that_mpi_computes() {
-    let settings = Settings { size: 64, steps: 50, picture: None, ..Settings::default() };
-    assert_eq!(format!("{:x}", example::checksum(&example::alone(&settings))), "ef8bbf1794fa5b0b");
+    assert_eq!(format!("{:x}", checksum(&alone(64, 50))), "ef8bbf1794fa5b0b");
 }
 
 #[test]

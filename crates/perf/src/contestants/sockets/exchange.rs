@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
+use crate::contestants::logp::Exchange;
 use crate::contestants::sockets::variant::Variant;
 use crate::model::job::{Job, Kind};
 use crate::model::measure::{Figure, Measured, Parts, RoundTrips, Watch};
@@ -50,6 +51,34 @@ pub(crate) fn pour(stream: &mut (impl Read + Write), job: &Job, variant: &Varian
         figures: [(Figure::WithStart, with_start)].into(),
         ..Measured::default()
     })
+}
+
+/// A stream whose two ends know how long each message is.
+pub(crate) struct Messages<'a, S> {
+    stream: &'a mut S,
+    message: Vec<u8>,
+}
+
+impl<'a, S: Read + Write> Messages<'a, S> {
+    pub(crate) fn new(stream: &'a mut S, job: &Job) -> Self {
+        Self { stream, message: vec![0x5a; job.size] }
+    }
+}
+
+impl<S: Read + Write> Exchange for Messages<'_, S> {
+    type Error = io::Error;
+
+    fn send(&mut self, bytes: usize) -> io::Result<()> {
+        write_all(self.stream, &self.message[..bytes])
+    }
+
+    fn receive(&mut self, bytes: usize) -> io::Result<()> {
+        read_exact(self.stream, &mut self.message[..bytes])
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Sends this many bytes, and waits until the peer says that it has them.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use weft::verbs::{MAX_INLINE, PortError};
 use weft_command::switch::Switch;
 
+use crate::contestants::isosurface::RING;
+use crate::contestants::logp;
 use crate::contestants::overlap::MOST_TRANSFERS;
 use crate::contestants::weft::settings::Settings;
 use crate::model::job::{Cache, Job, Kind, Operation, Role};
@@ -21,11 +23,18 @@ pub(crate) fn operation(job: &Job) -> Operation {
         return Operation::Read;
     }
     let usual = match job.kind {
-        Kind::Bandwidth | Kind::Duplex | Kind::Overlap | Kind::Inserted | Kind::Ratio => Operation::Write,
+        Kind::Bandwidth | Kind::Duplex | Kind::Overlap | Kind::Inserted | Kind::Ratio | Kind::Isosurface => {
+            Operation::Write
+        }
         _ => Operation::Send,
     };
     // Streams both ways are beside exchanges in one test: what is said of the operation is for those.
     job.operation.filter(|_| job.kind != Kind::Duplex).unwrap_or(usual)
+}
+
+/// Whether what comes takes a receive of its target.
+pub(crate) fn takes_receives(operation: Operation) -> bool {
+    matches!(operation, Operation::Send | Operation::Notify)
 }
 
 /// Whether messages are part of their work requests.
@@ -42,9 +51,10 @@ pub(crate) fn is_unordered(job: &Job) -> bool {
 /// Messages that this side receives into at a time.
 pub(crate) fn receive_slots(job: &Job) -> usize {
     match (operation(job), job.kind, job.role()) {
-        (Operation::Send, Kind::Latency | Kind::Connect, _) => 2,
+        (Operation::Send | Operation::Notify, Kind::Latency | Kind::Connect, _) => 2,
         // A side may have answered before it was answered, and then once more.
         (Operation::Send, Kind::PingPing, _) => 3,
+        (Operation::Send, Kind::LogP, _) => logp::receives(job),
         // Nobody posts again at a target that never calls in.
         (Operation::Send, Kind::Overlap | Kind::Inserted | Kind::Ratio, Role::Passive) => MOST_TRANSFERS as usize,
         (Operation::Send, _, Role::Passive) => job.buffers(),
@@ -61,6 +71,9 @@ pub(crate) fn bytes_beyond_caches() -> usize {
 
 /// Buffers that messages follow each other through, on either side.
 pub(crate) fn memory_slots(job: &Job) -> usize {
+    if let Some(volume) = job.volume {
+        return (RING * volume.slice_bytes()).div_ceil(job.size);
+    }
     match (job.cache, job.kind) {
         (Cache::Out, _) => (bytes_beyond_caches() / job.size).max(1),
         (Cache::In, Kind::Overlap | Kind::Inserted | Kind::Ratio) => 1,

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use weft::verbs::{Access, MemoryRegion, RemoteMemory, WorkRequest};
 
-use crate::contestants::weft::demands::{goes_inline, operation};
+use crate::contestants::weft::demands::{goes_inline, operation, takes_receives};
 use crate::contestants::weft::link::{Link, Outcome, Word};
 use crate::model::job::{Job, Kind, Operation, Role};
 use crate::model::measure::{Measured, RoundTrips, Watch};
@@ -72,6 +72,8 @@ impl Rally<'_> {
         let request = match (self.operation, self.inline) {
             (Operation::Send, true) => WorkRequest::send_inline(&self.message)?,
             (Operation::Send, false) => WorkRequest::send(self.outbox.slice(..)?),
+            (Operation::Notify, true) => WorkRequest::write_inline(&self.message, self.target)?.notify(),
+            (Operation::Notify, false) => WorkRequest::write(self.outbox.slice(..)?, self.target).notify(),
             (_, true) => {
                 self.message[last] = mark(turn);
                 WorkRequest::write_inline(&self.message, self.target)?
@@ -87,7 +89,7 @@ impl Rally<'_> {
 
     /// Waits for the message of a turn. A receive is posted again before the reply.
     fn wait(&mut self, turn: u64) -> Outcome<()> {
-        if self.operation == Operation::Send {
+        if takes_receives(self.operation) {
             while self.link.received == 0 {
                 self.link.turn()?;
             }

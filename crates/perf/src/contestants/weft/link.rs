@@ -39,7 +39,7 @@ pub(crate) enum Word {
 fn hears_words(job: &Job) -> bool {
     match (operation(job), job.kind) {
         (_, Kind::Overlap | Kind::Inserted | Kind::Ratio) => false,
-        (Operation::Send, Kind::Latency | Kind::PingPing | Kind::Connect) => false,
+        (Operation::Send | Operation::Notify, Kind::Latency | Kind::PingPing | Kind::Connect | Kind::LogP) => false,
         (Operation::Send, _) => job.role() == Role::Active,
         _ => true,
     }
@@ -229,7 +229,8 @@ impl Link {
                     _ => self.done += 1,
                 }
             }
-            CompletionKind::Receive => {
+            // What a notified put has written is in place, and the receive has nothing.
+            CompletionKind::Receive | CompletionKind::ReceiveImmediate => {
                 self.received += 1;
                 self.filled.push(completion.id);
             }
@@ -292,6 +293,12 @@ fn sleeps(context: &Context, block: bool) -> bool {
 /// Why a measurement could not go on.
 #[derive(Debug)]
 pub(crate) struct Broken(String);
+
+impl Broken {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
 
 pub(crate) type Outcome<T> = Result<T, Broken>;
 

@@ -61,7 +61,7 @@ impl Transfer for Initiator<'_> {
         let payload = self.outbox.slice(..)?;
         let transfer = match self.operation {
             Operation::Read => WorkRequest::read(payload, self.target).id(1),
-            Operation::Write => WorkRequest::write(payload, self.target).unsignaled(),
+            Operation::Write | Operation::Notify => WorkRequest::write(payload, self.target).unsignaled(),
             Operation::Send => WorkRequest::send(payload).unsignaled(),
         };
         let proof = match self.operation {

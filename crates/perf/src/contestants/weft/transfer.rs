@@ -77,8 +77,8 @@ impl<'a> Source<'a> {
         let request = match (self.operation, &self.message) {
             (Operation::Send, Some(message)) => WorkRequest::send_inline(message)?,
             (Operation::Send, None) => WorkRequest::send(slice()?),
-            (Operation::Write, Some(message)) => WorkRequest::write_inline(message, target)?,
-            (Operation::Write, None) => WorkRequest::write(slice()?, target),
+            (Operation::Write | Operation::Notify, Some(message)) => WorkRequest::write_inline(message, target)?,
+            (Operation::Write | Operation::Notify, None) => WorkRequest::write(slice()?, target),
             (Operation::Read, _) => WorkRequest::read(slice()?, target),
         };
         Ok(if self.unordered { request.unordered() } else { request })

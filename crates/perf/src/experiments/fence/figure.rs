@@ -16,6 +16,9 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
     /// How many fences it is of.
     pub(crate) fences: u64,
+    /// Processor time of all ranks for one of them, in the unit of the figure where that is a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu: Option<f64>,
 }
 
 /// The figures of all runs with so many ranks.

@@ -98,7 +98,7 @@ fn grid(ranks: usize, dimensions: usize) -> [usize; 3] {
     grid
 }
 
-/// The median of the times of puts and fence at this rank, in microseconds, and of how many.
+/// What puts and fence take at this rank.
 pub(crate) fn measure(
     team: &Team,
     group: &mut Group,
@@ -106,7 +106,7 @@ pub(crate) fn measure(
     (dimensions, cells, is_strided): (u32, u32, bool),
     pack_below: Option<u32>,
     scale: &Scale<'_>,
-) -> Result<(f64, u64), String> {
+) -> Result<Series, String> {
     let said = |error: Error| error.to_string();
     let block = Block::new(dimensions as usize, cells, team.rank(), team.size());
     let mut faces = block.faces().map_err(said)?;
@@ -140,7 +140,7 @@ pub(crate) fn measure(
         Ok::<f64, Error>(took.as_secs_f64() * 1e6)
     })?;
     window.free().map_err(said)?;
-    Ok((series.median_us, series.fences))
+    Ok(series)
 }
 
 /// Faces in one piece each, one behind the other.

@@ -1,4 +1,5 @@
-//! What is done between two fences: puts to the next ranks, halos of a stencil, or a put beside computation.
+//! What is done between two fences: puts to the next ranks, halos of a stencil, a put beside computation; or an
+//! application with many of them.
 
 use std::fmt;
 
@@ -13,6 +14,7 @@ pub(crate) enum Test {
     #[default]
     Fence,
     Halo,
+    Heat,
     WindowOverlap,
 }
 
@@ -22,6 +24,7 @@ impl Test {
         match self {
             Self::Fence => "fence",
             Self::Halo => "halo",
+            Self::Heat => "heat",
             Self::WindowOverlap => "window-overlap",
         }
     }
@@ -31,13 +34,14 @@ impl Test {
         match self {
             Self::Fence => "put_and_fence_time",
             Self::Halo => "halo_and_fence_time",
+            Self::Heat => "time_to_solution",
             Self::WindowOverlap => "hidden",
         }
     }
 
     pub(crate) fn unit(self) -> &'static str {
         match self {
-            Self::Fence | Self::Halo => "us",
+            Self::Fence | Self::Halo | Self::Heat => "us",
             Self::WindowOverlap => "%",
         }
     }
@@ -45,7 +49,7 @@ impl Test {
     /// Which direction is the good one.
     pub(crate) fn better(self) -> Better {
         match self {
-            Self::Fence | Self::Halo => Better::Less,
+            Self::Fence | Self::Halo | Self::Heat => Better::Less,
             Self::WindowOverlap => Better::More,
         }
     }
@@ -55,6 +59,7 @@ impl Test {
         match self {
             Self::Fence => "How long do puts and the fence that ends them take, by kind of fence and number of ranks?",
             Self::Halo => "How long does an exchange of halos take, from its first put to the end of its fence?",
+            Self::Heat => "How long does an application take, heat on a plate, by kind of fence and number of ranks?",
             Self::WindowOverlap => "How much computation hides between a put and its fence?",
         }
     }
@@ -62,9 +67,14 @@ impl Test {
     /// The figure of all ranks, of those of each.
     pub(crate) fn worst(self, figures: impl Iterator<Item = f64>) -> f64 {
         match self {
-            Self::Fence | Self::Halo => figures.fold(0.0, f64::max),
+            Self::Fence | Self::Halo | Self::Heat => figures.fold(0.0, f64::max),
             Self::WindowOverlap => figures.fold(100.0, f64::min),
         }
+    }
+
+    /// Whether processor time is told beside: beside computation it would be that of the computation.
+    pub(crate) fn has_cpu(self) -> bool {
+        self != Self::WindowOverlap
     }
 
     /// What stands above the table.
@@ -74,6 +84,10 @@ impl Test {
             Self::Halo => {
                 "faces of a block of cells of 8 bytes put to all neighbours in a periodic grid of ranks, then a fence: \
                  time of both at the slowest rank"
+            }
+            Self::Heat => {
+                "heat on a plate, cut into a part for each rank: each step puts the edges to the neighbours, and a \
+                 fence ends it; time of all steps at the slowest rank"
             }
             Self::WindowOverlap => {
                 "a put to the next rank, computation for as long as put and fence take, then the fence: how much of \
@@ -93,6 +107,8 @@ pub(crate) enum Load {
     Halo { dimensions: u32, cells: u32, is_strided: bool },
     /// A put of so many bytes beside computation.
     Overlap(u32),
+    /// So many steps of heat on a plate of so many cells on a side.
+    Heat { cells: u32, steps: u32 },
 }
 
 impl Load {
@@ -109,6 +125,7 @@ impl Load {
                 format!("{dimensions}-D {}us", if is_strided { "strided " } else { "" })
             }
             Self::Overlap(bytes) => format!("{} %", Size(bytes as usize)),
+            Self::Heat { cells, steps } => format!("{cells} x {cells}, {steps} steps us"),
         }
     }
 
@@ -120,6 +137,7 @@ impl Load {
                 json!({ "dimensions": dimensions, "cells": cells, "strided": is_strided })
             }
             Self::Overlap(bytes) => json!({ "size": bytes }),
+            Self::Heat { cells, steps } => json!({ "plate": cells, "steps": steps }),
         }
     }
 }
@@ -133,6 +151,7 @@ impl fmt::Display for Load {
                 write!(f, "halo:{dimensions}:{cells}:{}", u8::from(*is_strided))
             }
             Self::Overlap(bytes) => write!(f, "overlap:{bytes}"),
+            Self::Heat { cells, steps } => write!(f, "heat:{cells}:{steps}"),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! `weft perf fence`, `halo` and `window-overlap`: fences of windows, by kind, of processes that this one starts or
-//! that a launcher has started, beside `MPI_Win_fence`.
+//! `weft perf fence`, `halo`, `heat` and `window-overlap`: fences of windows, by kind, of processes that this one
+//! starts or that a launcher has started, beside `MPI_Win_fence`.
 
 pub(crate) mod figure;
 mod halo;
+mod heat;
 mod limit;
 pub(crate) mod load;
 pub(crate) mod options;
@@ -19,10 +20,10 @@ use weft_command::output::{self, print_line};
 use weft_command::table::{Align, Table};
 
 use crate::experiments::fence::figure::{Case, say};
-use crate::experiments::fence::load::Load;
+use crate::experiments::fence::load::{Load, Test};
 use crate::experiments::fence::options::{Fences, Scale};
 use crate::experiments::fence::peers::Peers;
-use crate::result::{self, Document, Launch, Missing, Row, Verdict};
+use crate::result::{self, Better, Document, Launch, Missing, Row, Verdict};
 use crate::runner::measurement::Measurement;
 use crate::runner::outputs::Outputs;
 use crate::runner::place::Place;
@@ -137,24 +138,31 @@ fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], document: &Docum
         Some(budget) => format!("as many fences as take {budget:?}, at most {}", scale.iterations),
     };
     let (explanation, launches, place) = (scale.test.explain(), scale.launches, &document.place);
+    let cpu = if scale.test.has_cpu() { "; cpu: processor time of all ranks together" } else { "" };
     let busy = document.machine.describe();
     let intervals = match document.rows.iter().find_map(|row| row.interval) {
         Some(it) => format!("[least..most] cover the median in {:.1} % of cases; ", 100.0 * it.coverage),
         None => String::new(),
     };
     format!(
-        "{explanation}, median of {fences}, of {launches} launches; {place}\n{busy}\n{table}{best}\n{intervals}~ not \
-         told from the first row of its ranks (rank-sum test, p >= 0.01)\n{notes}{end}"
+        "{explanation}, median of {fences}, of {launches} launches; {place}{cpu}\n{busy}\n{table}{best}\n{intervals}~ \
+         not told from the first row of its ranks (rank-sum test, p >= 0.01)\n{notes}{end}"
     )
 }
 
-/// Median, interval, and a mark where chance may explain the distance from the first contestant.
+/// Processor time of all ranks beside a time.
+const CPU: &str = "cpu";
+
+/// Median, interval, processor time, and a mark where chance may explain the distance from the first contestant.
 fn cell(document: &Document, who: &str, key: &result::Case) -> Option<String> {
-    let row = document.rows.iter().find(|row| row.contestant == who && row.case == *key)?;
+    let row = document.rows.iter().find(|row| row.contestant == who && row.case == *key && row.metric != CPU)?;
     let interval = row.interval.map_or_else(String::new, |it| format!(" [{:.1}..{:.1}]", it.low, it.high));
-    let comparison = document.comparisons.iter().find(|it| it.peer == who && it.case == *key);
+    let comparison = document.comparisons.iter().find(|it| it.peer == who && it.case == *key && it.metric != CPU);
     let mark = if comparison.is_some_and(|it| it.verdict == Verdict::Equal) { " ~" } else { "" };
-    Some(format!("{:.1}{interval}{mark}", row.median?))
+    let is_cpu = |other: &&Row| other.contestant == who && other.case == *key && other.metric == CPU;
+    let cpu = document.rows.iter().find(is_cpu).and_then(|row| row.median);
+    let cpu = cpu.map_or_else(String::new, |cpu| format!(", cpu {cpu:.1}"));
+    Some(format!("{:.1}{interval}{mark}{cpu}", row.median?))
 }
 
 /// What is best for each number of ranks and load, and how far auto is from it.
@@ -193,9 +201,16 @@ fn rows(arguments: &Fences, scale: &Scale<'_>, cases: &[Case]) -> Vec<Row> {
             for who in case.who() {
                 let launches: Vec<Launch> =
                     case.of(who, load).zip(0..).map(|(it, at)| Launch::of(at, it.value)).collect();
+                if launches.is_empty() {
+                    continue;
+                }
+                let what = (scale.test.metric(), scale.test.unit(), scale.test.better());
+                rows.push(Row::new(who, key(case.ranks, load), what, launches).as_main());
+                let cpu = case.of(who, load).filter_map(|it| it.cpu).zip(0..);
+                let launches: Vec<Launch> = cpu.map(|(cpu, at)| Launch::of(at, cpu)).collect();
                 if !launches.is_empty() {
-                    let what = (scale.test.metric(), scale.test.unit(), scale.test.better());
-                    rows.push(Row::new(who, key(case.ranks, load), what, launches).as_main());
+                    let unit = if scale.test == Test::Heat { "us/run" } else { "us/fence" };
+                    rows.push(Row::new(who, key(case.ranks, load), (CPU, unit, Better::Less), launches));
                 }
             }
         }

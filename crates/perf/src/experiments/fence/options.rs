@@ -47,6 +47,12 @@ pub(crate) struct Fences {
     /// Cells of a rank's block along each dimension, 8 bytes each
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) cells: u32,
+    /// Cells along each side of the plate, all ranks together
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..=8192))]
+    pub(crate) plate: u32,
+    /// Steps of time until the solution, each with a fence
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) steps: u32,
     /// Faces of blocks of fewer bytes go packed; 0: none does [default: what windows do by themselves]
     #[arg(long, value_name = "BYTES")]
     pub(crate) pack_below: Option<u32>,
@@ -137,7 +143,7 @@ impl Fences {
         match (self.ranks.is_empty(), test) {
             (false, _) => &self.ranks,
             (true, Test::WindowOverlap) => &[2],
-            (true, Test::Fence | Test::Halo) => &[2, 4, 8],
+            (true, Test::Fence | Test::Halo | Test::Heat) => &[2, 4, 8],
         }
     }
 
@@ -146,6 +152,7 @@ impl Fences {
         match scale.test {
             Test::Fence => self.puts.iter().map(|puts| Load::Puts(*puts)).collect(),
             Test::Halo => Load::halos(self.cells),
+            Test::Heat => vec![Load::Heat { cells: self.plate, steps: self.steps }],
             Test::WindowOverlap => match scale.sizes {
                 None => OVERLAP_BYTES.map(Load::Overlap).to_vec(),
                 Some(sizes) => sizes.0.iter().map(|size| Load::Overlap(size.0 as u32)).collect(),

@@ -9,15 +9,15 @@ use crate::experiments::fence::options::{Scale, Which};
 use crate::experiments::fence::series::{Series, slowest};
 use crate::host::work::Work;
 
-/// The part of the computation that was hidden at this rank, in percent: all ranks compute for as long as put and fence
-/// take at the slowest. And of how many fences it is.
+/// The part of the computation that was hidden at this rank, in percent, in place of a time: all ranks compute for as
+/// long as put and fence take at the slowest.
 pub(crate) fn measure(
     team: &Team,
     group: &mut Group,
     which: Which,
     bytes: u32,
     scale: &Scale<'_>,
-) -> Result<(f64, u64), String> {
+) -> Result<Series, String> {
     let (rank, ranks) = (team.rank(), team.size());
     let mut options = WindowOptions::fence(which.fence());
     if which == Which::Neighbour {
@@ -34,7 +34,8 @@ pub(crate) fn measure(
     let alone = slowest(group, alone.median_us.max(0.001))?;
     let beside = times(&mut window, (team, group), bytes, alone, &work, scale)?;
     window.free().map_err(said)?;
-    Ok((((2.0 * alone - beside.median_us) / alone * 100.0).clamp(0.0, 100.0), beside.fences))
+    let hidden = (2.0 * alone - beside.median_us) / alone * 100.0;
+    Ok(Series { median_us: hidden.clamp(0.0, 100.0), ..beside })
 }
 
 /// The times of a put, computation for so long, and a fence.

@@ -1,8 +1,11 @@
 //! `MPI_Win_fence` of the MPI libraries that are there.
 
+use std::process::Command;
+
 use crate::experiments::fence::figure::{Figure, say};
+use crate::experiments::fence::heat::{alone, checksum};
 use crate::experiments::fence::limit;
-use crate::experiments::fence::load::Load;
+use crate::experiments::fence::load::{Load, Test};
 use crate::experiments::fence::options::Scale;
 use crate::host::provider::Provider;
 use crate::model::contestant::NOTHING_SHARED;
@@ -60,7 +63,7 @@ impl Peers {
         };
         for installation in libraries {
             for carrier in &carriers {
-                match Peer::make(&installation, carrier) {
+                match Peer::make(scale.test, &installation, carrier) {
                     Ok(peer) => this.peers.push(peer),
                     Err(reason) => this.notes.push(format!("{}:{carrier}: {reason}", installation.library)),
                 }
@@ -92,12 +95,13 @@ fn ways(place: &Place) -> Ways {
 }
 
 impl Peer {
-    fn make(installation: &Installation, carrier: &str) -> Result<Self, String> {
+    fn make(test: Test, installation: &Installation, carrier: &str) -> Result<Self, String> {
         Program::can_be_made()?;
         let name = format!("{}:{carrier}", installation.library);
         let carrier = if carrier == SHARED_MEMORY { None } else { Some(Carrier::parse(Some(carrier))?) };
         let provider = carrier.as_ref().is_some_and(Carrier::is_weft).then(Provider::open).transpose()?;
-        let program = Program::make_fence(installation)?;
+        let make = if test == Test::Heat { Program::make_heat } else { Program::make_fence };
+        let program = make(installation)?;
         Ok(Self { name, installation: installation.clone(), carrier, provider, program })
     }
 
@@ -105,6 +109,9 @@ impl Peer {
         let (carrier, provider) = (self.carrier.as_ref(), self.provider.as_ref());
         let mut command =
             crate::mpi::launch::command_of_ranks(&self.installation, carrier, provider, ways, &self.program, ranks);
+        if let [load @ Load::Heat { cells, steps }] = loads {
+            return self.heat(&mut command, *load, (*cells, *steps), scale);
+        }
         let budget_us = scale.budget.map_or(0, |budget| budget.as_micros());
         let warmup = scale.warmup.map_or(-1, u64::cast_signed);
         command.args([scale.iterations.to_string(), warmup.to_string(), budget_us.to_string()]);
@@ -120,12 +127,39 @@ impl Peer {
         Err(format!("ended with {}: {complaint}", output.status))
     }
 
-    /// A line that the program prints: `weft-mpi load=puts:8 value=12.3 fences=500`.
+    /// One solution, whose plate must be what one rank alone computes.
+    fn heat(
+        &self,
+        command: &mut Command,
+        load: Load,
+        (cells, steps): (u32, u32),
+        scale: &Scale<'_>,
+    ) -> Result<Vec<Figure>, String> {
+        command.args([cells, steps].map(|number| number.to_string()));
+        let failed = |error| format!("{}: {error}", self.installation.mpiexec.display());
+        let output = limit::hear(&mut command.spawn().map_err(failed)?, limit::deadline(scale.limit_s))?;
+        let text = String::from_utf8_lossy(&output.output);
+        let plate = format!("plate {:x}", checksum(&alone(cells as usize, steps as usize)));
+        if output.status.success() && !text.lines().any(|line| line == plate) {
+            return Err(format!("it did not compute {plate}: {text}"));
+        }
+        let each = text.lines().find_map(|line| line.strip_suffix(" us a step")?.trim().parse::<f64>().ok());
+        match each.filter(|_| output.status.success()) {
+            Some(each) => {
+                let value = each * f64::from(steps);
+                Ok(vec![Figure { who: self.name.clone(), load: load.to_string(), value, fences: 1, cpu: None }])
+            }
+            None => Err(format!("ended with {}: {text}", output.status)),
+        }
+    }
+
+    /// A line that the program prints: `weft-mpi load=puts:8 value=12.3 fences=500 cpu=80.1`.
     fn figure(&self, line: &str) -> Option<Figure> {
         let mut words = line.split_once("weft-mpi ")?.1.split_whitespace();
         let load = words.next()?.strip_prefix("load=")?.to_owned();
         let value = words.next()?.strip_prefix("value=")?.parse().ok()?;
         let fences = words.next()?.strip_prefix("fences=")?.parse().ok()?;
-        Some(Figure { who: self.name.clone(), load, value, fences })
+        let cpu = words.next().and_then(|word| word.strip_prefix("cpu=")?.parse().ok());
+        Some(Figure { who: self.name.clone(), load, value, fences, cpu })
     }
 }

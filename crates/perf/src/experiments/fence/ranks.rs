@@ -13,7 +13,7 @@ use crate::experiments::fence::figure::Figure;
 use crate::experiments::fence::load::{Load, Test};
 use crate::experiments::fence::options::{Fences, Scale, Which};
 use crate::experiments::fence::series::Series;
-use crate::experiments::fence::{halo, limit, overlap};
+use crate::experiments::fence::{halo, heat, limit, overlap};
 use crate::runner::place::Place;
 
 /// Bytes of a put.
@@ -37,6 +37,10 @@ pub(crate) fn start(arguments: &Fences, scale: &Scale<'_>, place: &Place, ranks:
     match scale.test {
         Test::Fence => words.push(("--puts", list(arguments.puts.iter().map(u16::to_string).collect()))),
         Test::Halo => words.push(("--cells", arguments.cells.to_string())),
+        Test::Heat => {
+            words.push(("--plate", arguments.plate.to_string()));
+            words.push(("--steps", arguments.steps.to_string()));
+        }
         Test::WindowOverlap => {}
     }
     words.extend(scale.budget.is_none().then(|| ("--iterations", scale.iterations.to_string())));
@@ -119,30 +123,36 @@ pub(crate) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) 
         for load in arguments.loads(scale) {
             let measured = match load {
                 Load::Puts(puts) => one(&team, group, (which, shape), puts, scale),
+                Load::Heat { cells, steps } => heat::measure(&team, group, (which, shape), (cells, steps), scale),
                 Load::Halo { dimensions, cells, is_strided } => {
                     let block = (dimensions, cells, is_strided);
                     halo::measure(&team, group, (which, shape), block, arguments.pack_below, scale)
                 }
                 Load::Overlap(bytes) => overlap::measure(&team, group, which, bytes, scale),
             };
-            let (mine, fences) = measured.map_err(|error| format!("{}: {error}", which.name()))?;
-            let all = group.all_gather(&mine.to_be_bytes()).map_err(|error| error.to_string())?;
-            let all = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_be_bytes);
-            let value = scale.test.worst(all);
-            figures.push(Figure { who: who.clone(), load: load.to_string(), value, fences });
+            let series = measured.map_err(|error| format!("{}: {error}", which.name()))?;
+            let value = scale.test.worst(of_all(group, series.median_us)?.into_iter());
+            let cpu = Some(of_all(group, series.cpu_us)?.into_iter().sum::<f64>()).filter(|_| scale.test.has_cpu());
+            figures.push(Figure { who: who.clone(), load: load.to_string(), value, fences: series.fences, cpu });
         }
     }
     Ok(figures)
 }
 
-/// The median of the times of puts and fence at this rank, in microseconds, and of how many.
+/// A value of each rank.
+fn of_all(group: &mut Group, mine: f64) -> Result<Vec<f64>, String> {
+    let all = group.all_gather(&mine.to_be_bytes()).map_err(|error| error.to_string())?;
+    Ok(all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_be_bytes).collect())
+}
+
+/// What puts and fence take at this rank.
 fn one(
     team: &Team,
     group: &mut Group,
     (which, shape): (Which, Shape),
     puts: u16,
     scale: &Scale<'_>,
-) -> Result<(f64, u64), String> {
+) -> Result<Series, String> {
     let (rank, ranks, puts) = (team.rank(), team.size(), usize::from(puts));
     let options = WindowOptions { shape, ..options(which, rank, ranks, puts) };
     let place = |from: usize, put: usize| ((from * (puts + 1) + put) * PUT_BYTES) as u64;
@@ -164,7 +174,7 @@ fn one(
         Ok::<f64, Error>(took.as_secs_f64() * 1e6)
     })?;
     window.free().map_err(said)?;
-    Ok((series.median_us, series.fences))
+    Ok(series)
 }
 
 /// A put that has not come with its fence would make the figure worthless. A faster rank may have put the next one.

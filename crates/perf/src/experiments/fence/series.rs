@@ -5,6 +5,7 @@ use std::fmt::Display;
 use weft::group::Group;
 
 use crate::experiments::fence::options::Scale;
+use crate::model::measure::Watch;
 use crate::statistics::median;
 
 /// Fences before anything is known: the first open connections.
@@ -13,11 +14,15 @@ const PROBES: u64 = 3;
 /// The fewest that are measured.
 const FEWEST: u64 = 5;
 
-/// The median of the times of all turns at this rank, in microseconds, and how many those were.
+/// What turns took at this rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Series {
+    /// The median of their times, in microseconds.
     pub(crate) median_us: f64,
+    /// How many those were.
     pub(crate) fences: u64,
+    /// Processor time of all threads of this process for each of them, in microseconds.
+    pub(crate) cpu_us: f64,
 }
 
 impl Series {
@@ -39,8 +44,10 @@ impl Series {
             fences = fitting(budget.as_secs_f64() * 1e6, each, scale.iterations);
         }
         (0..scale.warmup.unwrap_or(fences.div_ceil(10))).try_for_each(|_| next().map(|_| ()))?;
+        let watch = Watch::start();
         let times = (0..fences).map(|_| next()).collect::<Result<Vec<f64>, String>>()?;
-        Ok(Self { median_us: median(&times).unwrap_or(0.0), fences })
+        let cpu_us = watch.cpu().as_secs_f64() * 1e6 / fences.max(1) as f64;
+        Ok(Self { median_us: median(&times).unwrap_or(0.0), fences, cpu_us })
     }
 }
 

@@ -41,7 +41,13 @@ pub(crate) fn measure(arguments: &Fences, scale: &Scale<'_>) -> Result<Vec<Case>
                 let time = one((which, shape), ranks.into(), puts.into(), arguments.costs()).map_err(Failure::Usage)?;
                 let value = time.as_secs_f64() * 1e6;
                 let who = if arguments.auto_table { who.clone() } else { format!("simulated {}", which.name()) };
-                figures.push(Figure { who, load: Load::Puts(puts).to_string(), value, fences: FENCE_EPOCHS.into() });
+                figures.push(Figure {
+                    who,
+                    load: Load::Puts(puts).to_string(),
+                    value,
+                    fences: FENCE_EPOCHS.into(),
+                    cpu: None,
+                });
             }
         }
         cases.push(Case { ranks: ranks.into(), figures });
