@@ -25,7 +25,7 @@ pub use ids::{DomainId, HostId, PeerId, RegionId, Stag, Token};
 pub use interface_name::InterfaceName;
 pub use network::{
     Backlog, Edge, HostAddress, Interest, Iwarp, IwarpOrEdge, Lending, Lent, Listener, Network, Piece, Port, PortError,
-    PortOptions, Readiness, ReceivePiece, Received, Segmented, Waker, Watch,
+    PortOptions, Readiness, ReceivePiece, Received, RunQueue, Segmented, ThreadTimes, Waker, Watch,
 };
 pub use random::Random;
 pub use sequence::{MessageNumber, StreamPosition};

@@ -306,7 +306,7 @@ pub trait Waker: Send + Sync {
 }
 
 /// Where a thread of the NIC's own sleeps while others may run the engine: outside of the [`Network`], whose
-/// [`Network::wait`] is for who holds it. One thread at a time sleeps, the same that follows; the other calls may come
+/// [`Network::wait`] is for the holder. One thread at a time sleeps, the same that is pinned; the other calls may come
 /// from any thread. At first packets are off and no timer runs.
 pub trait Watch: Send + Sync {
     /// Sleeps until the network has something to do (only while packets are on), the timer has run off, it was woken,
@@ -329,22 +329,51 @@ pub trait Watch: Send + Sync {
         None
     }
 
-    /// The calling thread, which must be the NIC's own, works for one that was on this processor last. While more
-    /// threads want to run than the machine has processors, it runs there alone, so that the time it takes is its
-    /// program's and nobody else's; else it runs where the system lets it. Returns whether that has changed.
-    fn follow(&self, _processor: Option<u32>) -> bool {
+    /// The number of the calling thread, for [`Watch::thread_times`].
+    fn thread(&self) -> Option<u32> {
+        None
+    }
+
+    /// For how long the thread with this number has run and has waited for a processor, as far as can be known. The
+    /// system may count a wait when it ends, and a run at its next tick.
+    fn thread_times(&self, _thread: u32) -> Option<ThreadTimes> {
+        None
+    }
+
+    /// How many threads want to run now, on how many processors, as far as can be known.
+    fn run_queue(&self) -> Option<RunQueue> {
+        None
+    }
+
+    /// Pins the calling thread, which must be the NIC's own, to this processor, if it is allowed there; `None` restores
+    /// its affinity. Returns whether that has changed.
+    fn pin(&self, _processor: Option<u32>) -> bool {
         false
     }
 
-    /// The calling thread, which must be the NIC's own, does all that the NIC does, and little each time that it is
-    /// woken: as far as the system lets it, it runs at once then, also where another thread computes.
+    /// The calling thread, which must be the NIC's own, runs for a short time each time that it is woken: as far as the
+    /// system lets it, it runs at once then, also where another thread computes.
     fn be_prompt(&self) {}
+}
 
-    /// Whether threads stand in line for the processors now, as far as can be known: who is away then may only wait for
-    /// its turn.
-    fn is_crowded(&self) -> bool {
-        false
-    }
+/// For how long a thread has run, and has waited for a processor while it was ready to run, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// It ran.
+    pub ran: Duration,
+    /// It waited for a processor.
+    pub waited: Duration,
+}
+
+/// How many threads want to run, and the processors that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunQueue {
+    /// Threads of the whole machine that run or are ready to.
+    pub runnable: usize,
+    /// Processors of the whole machine.
+    pub processors: usize,
+    /// As many of them as this process may use, by its affinity and the quota of its control group.
+    pub usable: usize,
 }
 
 /// The tag of networks whose streams carry iWARP: MPA over each port ([`Network::Stack`]).

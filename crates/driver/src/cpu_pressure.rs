@@ -1,13 +1,14 @@
-//! Whether the processors are oversubscribed.
+//! How many threads want to run, and for how long a thread has waited for a processor: what the kernel counts. What
+//! follows from it is the NIC's to decide.
 
+use core::time::Duration;
 use std::fs::File;
+use std::io::{Cursor, Write};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::thread::available_parallelism;
 
-/// Runnable threads above 2 per CPU + 2 mean the machine is oversubscribed. Per CPU: a program and its NIC's thread.
-const EACH: usize = 2;
-/// For all CPUs together: the system's own work at that moment.
-const MORE: usize = 2;
+use weft_base::{RunQueue, ThreadTimes};
 
 /// The kernel's count of runnable threads.
 pub(crate) struct CpuPressure {
@@ -15,41 +16,57 @@ pub(crate) struct CpuPressure {
     load: Option<File>,
     /// Of the whole machine, as the count is.
     processors: usize,
-    /// The maximum number of runnable threads without pressure.
-    most: usize,
+    /// Of this process.
+    usable: usize,
 }
 
 impl CpuPressure {
     pub(crate) fn new() -> Self {
-        let mine = available_parallelism().map_or(1, usize::from);
+        let usable = available_parallelism().map_or(1, usize::from);
         // SAFETY: Takes a number, returns one.
         let all = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        let processors = usize::try_from(all).unwrap_or(0).max(mine);
-        Self { load: File::open("/proc/loadavg").ok(), processors, most: EACH * mine + MORE }
+        let processors = usize::try_from(all).unwrap_or(0).max(usable);
+        Self { load: File::open("/proc/loadavg").ok(), processors, usable }
     }
 
-    /// Whether there are more runnable threads than [`EACH`] per processor of this process plus [`MORE`]. A system call
-    /// of a microsecond.
-    pub(crate) fn is_there(&self) -> bool {
-        self.running().is_some_and(|running| running > self.most)
-    }
-
-    /// Whether there are more runnable threads than the machine has processors. Costs the same.
-    pub(crate) fn is_full(&self) -> bool {
-        self.running().is_some_and(|running| running > self.processors)
-    }
-
-    fn running(&self) -> Option<usize> {
+    /// Reads the count: a system call of a microsecond.
+    pub(crate) fn run_queue(&self) -> Option<RunQueue> {
         let mut text = [0; 64];
         let length = self.load.as_ref()?.read_at(&mut text, 0).ok()?;
-        running(&text[..length])
+        let runnable = runnable(&text[..length])?;
+        Some(RunQueue { runnable, processors: self.processors, usable: self.usable })
     }
 }
 
+/// The number of the calling thread.
+pub(crate) fn thread() -> Option<u32> {
+    // SAFETY: Takes nothing, returns a number.
+    u32::try_from(unsafe { libc::gettid() }).ok()
+}
+
+/// For how long a thread of this process has run and has waited. `None` if it has ended, or the kernel does not count.
+/// Allocates nothing: it is called while data moves.
+pub(crate) fn thread_times(thread: u32) -> Option<ThreadTimes> {
+    let mut path = Cursor::new([0; 64]);
+    write!(path, "/proc/self/task/{thread}/schedstat").ok()?;
+    let length = usize::try_from(path.position()).ok()?;
+    let file = File::open(Path::new(core::str::from_utf8(&path.get_ref()[..length]).ok()?)).ok()?;
+    let mut text = [0; 64];
+    let length = file.read_at(&mut text, 0).ok()?;
+    times(core::str::from_utf8(&text[..length]).ok()?)
+}
+
 /// The number before the slash of `0.20 0.18 0.12 1/80 11206` (proc_loadavg(5)).
-fn running(text: &[u8]) -> Option<usize> {
+fn runnable(text: &[u8]) -> Option<usize> {
     let text = core::str::from_utf8(text).ok()?;
     text.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
+}
+
+/// The first two numbers of `201305 3589834 2`, in nanoseconds (`Documentation/scheduler/sched-stats.rst`).
+fn times(text: &str) -> Option<ThreadTimes> {
+    let mut numbers = text.split_whitespace().map(|number| number.parse().ok().map(Duration::from_nanos));
+    let (ran, waited) = (numbers.next()??, numbers.next()??);
+    Some(ThreadTimes { ran, waited })
 }
 
 #[cfg(test)]
@@ -57,24 +74,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_running_threads_is_found() {
-        assert_eq!(running(b"0.20 0.18 0.12 13/80 11206\n"), Some(13));
+    fn the_number_of_runnable_threads_is_found() {
+        assert_eq!(runnable(b"0.20 0.18 0.12 13/80 11206\n"), Some(13));
         for text in [&b""[..], b"0.20 0.18", b"1 2 3 many/80 5", b"\xff\xff"] {
-            assert_eq!(running(text), None);
+            assert_eq!(runnable(text), None);
+        }
+    }
+
+    #[test]
+    fn a_thread_s_times_are_found() {
+        let (ran, waited) = (Duration::from_nanos(201_305), Duration::from_nanos(3_589_834));
+        assert_eq!(times("201305 3589834 2\n"), Some(ThreadTimes { ran, waited }));
+        for text in ["", "201305", "some avg10=0.00", "-1 2 3"] {
+            assert_eq!(times(text), None);
         }
     }
 
     #[test]
     fn the_kernel_tells() {
-        // This thread runs.
-        let mut cpu_pressure = CpuPressure { most: 0, ..CpuPressure::new() };
-        assert!(cpu_pressure.load.is_none() || cpu_pressure.is_there());
-        cpu_pressure.most = usize::MAX;
-        assert!(!cpu_pressure.is_there());
-        cpu_pressure.processors = usize::MAX;
-        assert!(!cpu_pressure.is_full());
+        let mut cpu_pressure = CpuPressure::new();
+        if let Some(run_queue) = cpu_pressure.run_queue() {
+            assert!(run_queue.runnable > 0, "this thread runs");
+            assert!((1..=run_queue.processors).contains(&run_queue.usable), "{run_queue:?}");
+        }
         cpu_pressure.load = None;
-        (cpu_pressure.most, cpu_pressure.processors) = (0, 0);
-        assert!(!cpu_pressure.is_there() && !cpu_pressure.is_full());
+        assert_eq!(cpu_pressure.run_queue(), None);
+        let times = thread_times(thread().unwrap());
+        assert!(times.is_none_or(|times| times.ran + times.waited > Duration::ZERO), "{times:?}");
+        assert_eq!(thread_times(u32::MAX), None, "no thread");
+    }
+
+    #[test]
+    fn a_process_that_may_use_one_processor_is_told_so() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let one = crate::cpu_affinity::processor().unwrap();
+                crate::cpu_affinity::CpuAffinity::default().pin(Some(one));
+                assert_eq!(CpuPressure::new().usable, 1);
+            });
+        });
     }
 }

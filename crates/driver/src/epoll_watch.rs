@@ -4,10 +4,10 @@ use core::time::Duration;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use weft_base::{PortError, Waker, Watch};
+use weft_base::{PortError, RunQueue, ThreadTimes, Waker, Watch};
 
 use crate::cpu_affinity::{CpuAffinity, processor};
-use crate::cpu_pressure::CpuPressure;
+use crate::cpu_pressure::{CpuPressure, thread, thread_times};
 use crate::epoll::{Epoll, Events};
 use crate::time_slice::shorten_slice;
 use crate::timer::TimerFd;
@@ -79,17 +79,25 @@ impl Watch for EpollWatch {
         processor()
     }
 
-    fn follow(&self, processor: Option<u32>) -> bool {
-        self.cpu_affinity.follow(processor, || self.cpu_pressure.is_full())
+    fn thread(&self) -> Option<u32> {
+        thread()
+    }
+
+    fn thread_times(&self, thread: u32) -> Option<ThreadTimes> {
+        thread_times(thread)
+    }
+
+    fn run_queue(&self) -> Option<RunQueue> {
+        self.cpu_pressure.run_queue()
+    }
+
+    fn pin(&self, processor: Option<u32>) -> bool {
+        self.cpu_affinity.pin(processor)
     }
 
     fn be_prompt(&self) {
         // A system without it schedules the thread as any other.
         let _ = shorten_slice();
-    }
-
-    fn is_crowded(&self) -> bool {
-        self.cpu_pressure.is_there()
     }
 }
 

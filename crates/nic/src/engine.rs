@@ -34,7 +34,6 @@ mod shown;
 pub(crate) mod stream_table;
 pub(crate) mod streams;
 mod timers;
-mod vain_watch;
 mod watching;
 
 use core::time::Duration;
@@ -59,26 +58,19 @@ use crate::engine::timers::{Queued, Timed, Timers};
 use crate::error::PostError;
 use crate::ids::{LinkKey, Runner, UpperId};
 use crate::lower::{Carrier, DatagramKey, Datagrams as _, Inbox, Io, Names, Passed, Pollable as _, Setup as _};
+use crate::policy::arming::asks_system;
+use crate::policy::constants::{CLOCK_EVERY_TURNS, LONGEST_DOZE};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
 /// Visits in which something was done, after which a caller that always finds something to do shows the counters.
 const SHOW_EVERY_VISITS: u32 = 64;
-/// The clock is looked at once in so many turns while nobody sleeps and no lower layer measures time.
-const CLOCK_EVERY_TURNS: u32 = 16;
-/// While hot connections make progress, the operating system is polled (epoll: listeners and cold connections) only
-/// every 32nd turn.
-const ASK_EVERY_TURNS: u32 = 32;
 
 /// How often a port is asked whether its peer's host still answers ([`weft_base::Port::check_peer`]).
 const LOOKS_PER_PEER_TIMEOUT: u32 = 16;
 /// However short the time-out, no more often than this.
 const SHORTEST_PEER_LOOK: Duration = Duration::from_millis(1);
-
-/// How long the NIC may sleep through a part of a long answer: not for ever, should the peer send something else in the
-/// middle of it.
-const LONGEST_DOZE: Duration = Duration::from_millis(10);
 
 /// What stands on an engine, and is attended to in each of its turns: a message endpoint.
 pub(crate) trait Upper: Sized + Send {
@@ -338,8 +330,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         progress |= self.look_at_hot();
         let any_cold = self.hot.len() < self.connections || self.streams.are_open() || self.serving.any_cold();
         let any_cold = any_cold || self.datagrams.is_to_be_asked(self.turns);
-        let in_vain = !progress && any_cold;
-        if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
+        if asks_system(!self.hot.is_empty(), progress, any_cold, self.turns) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }
         progress |= self.handle_times();

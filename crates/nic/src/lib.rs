@@ -33,6 +33,7 @@ pub mod lower;
 mod messaging;
 mod nic;
 pub mod offer;
+mod policy;
 mod progress;
 mod queues;
 mod rail_report;

@@ -117,9 +117,14 @@ pub struct Settings {
     pub rail_engines: usize,
     /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. Where setting a
     /// timer costs more than 1 us, as in some virtual machines, it can be up to 1 ms for a caller that had come without
-    /// a pause before, and up to 8 ms when that was for long; where threads stand in line for the processors, 50 ms.
+    /// a pause before, and up to 8 ms when that was for long; where the processors are oversubscribed, 50 ms.
     /// [`Progress::Hybrid`] takes less where that has paid.
     pub away: Duration,
+    /// Whether the NIC learns when to poll, to yield and to take over: from what yields take, from how waits end, and
+    /// from how many threads want the processors. If not, a thread that polls never yields, one that waits polls for
+    /// [`Settings::spin`], and the NIC's thread acts when the calling thread has been away for [`Settings::away`], no
+    /// sooner and no later.
+    pub adaptive: bool,
     /// Placement before or after the CRC.
     pub verify: Verify,
     /// Placement before or after what comes late.
@@ -168,6 +173,7 @@ impl Default for Settings {
             engines: 1,
             rail_engines: 1,
             away: Self::LONGEST_AWAY,
+            adaptive: true,
             verify: Verify::default(),
             out_of_order: OutOfOrder::default(),
             direct_threshold: 32 * 1024,

@@ -68,7 +68,7 @@ pub(crate) struct Variable {
 }
 
 /// The variables.
-pub(crate) static VARIABLES: [Variable; 23] = [
+pub(crate) static VARIABLES: [Variable; 24] = [
     Variable {
         name: "TRANSPORT",
         possible: "auto, iwarp, edge, shm or shm+iwarp",
@@ -301,6 +301,20 @@ pub(crate) static VARIABLES: [Variable; 23] = [
         },
     },
     Variable {
+        name: "ADAPTIVE",
+        possible: "on or off",
+        help: "Whether threads learn when to poll, to yield and to take over; off: they never yield, poll for \
+               FI_WEFT_SPIN, and the NIC's thread takes over after 200 us without a call (default on)",
+        set: |parameters, text| {
+            parameters.nic.adaptive = match text.to_ascii_lowercase().as_str() {
+                "on" => true,
+                "off" => false,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Variable {
         name: "LINGER",
         possible: "a time in seconds",
         help: "Closing an endpoint waits until sent messages are delivered, and gives up after this many seconds \
@@ -483,6 +497,7 @@ mod tests {
             ("CREDITS", "32"),
             ("CONNECT_TIMEOUT", "2.5"),
             ("PEER_TIMEOUT", "0"),
+            ("ADAPTIVE", "Off"),
         ])
         .unwrap();
         assert_eq!(parameters.nic.progress, Progress::Thread);
@@ -496,6 +511,7 @@ mod tests {
         assert_eq!(parameters.endpoint.messages.data_credits, 32);
         assert_eq!(parameters.endpoint.connect_timeout, Duration::from_millis(2500));
         assert_eq!(parameters.nic.peer_timeout, None);
+        assert!(!parameters.nic.adaptive && with(&[("ADAPTIVE", "on")]).unwrap().nic.adaptive);
     }
 
     #[test]

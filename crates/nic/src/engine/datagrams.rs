@@ -17,22 +17,15 @@ use weft_base::{
 use super::doorbell::Doorbell;
 use super::heard::HeardCalls;
 use super::lanes::{Brought, Desk, Lane, ServingEnd};
-use super::vain_watch::VainWatch;
 use crate::key::JobKey;
 use crate::lower::{
     Carrier, DatagramKey, DatagramPorts, Datagrams as _, Destination, DoorOf, InboxEntry, Names, Parcel, ParcelOf,
     RailPort, RailPorts, ServedPorts,
 };
+use crate::policy::arming::{DisarmPolicy, arms_port, polls_port};
+use crate::policy::constants::ASK_PORTS_EVERY_TURNS;
 use crate::settings::Rails;
 
-/// A port that was looked at so often in vain is watched by the operating system instead.
-pub(super) const COOL_AFTER_LOOKS: u32 = 1024;
-/// While some are looked at, the operating system is asked about the others in every so many turns.
-const ASK_EVERY_LOOKS: u32 = 8;
-/// With more ports that are looked at than these, so many looks in vain are enough; and who sends at a further one has
-/// it watched: to ask the operating system for all at once is cheaper than to look at each.
-const FEW_HOT: usize = 2;
-const COOL_MANY_AFTER_LOOKS: u32 = 4;
 /// Bytes of buffers to ask the operating system for; it gives what it may.
 const BUFFER_BYTES: u32 = 8 << 20;
 /// A peer may have so many bytes under way at least, however many share the port.
@@ -56,7 +49,7 @@ pub(super) struct Member<N: Carrier> {
     /// The operating system tells when something comes.
     is_watched: bool,
     /// Whether it does so while the port is hot.
-    vain_watch: VainWatch,
+    disarm: DisarmPolicy,
     idle_looks: u32,
     /// The names of connections that wait for room.
     pub(super) waiting: Vec<u64>,
@@ -189,7 +182,7 @@ impl<N: Carrier> Datagrams<N> {
             any_hot |= member.is_hot;
             any_cold |= !member.is_hot;
         }
-        any_cold && (!any_hot || turn.is_multiple_of(ASK_EVERY_LOOKS))
+        any_cold && (!any_hot || turn.is_multiple_of(ASK_PORTS_EVERY_TURNS))
     }
 
     /// Makes a port.
@@ -211,7 +204,7 @@ impl<N: Carrier> Datagrams<N> {
             connections: 0,
             is_hot: false,
             is_watched: false,
-            vain_watch: VainWatch::default(),
+            disarm: DisarmPolicy::default(),
             idle_looks: 0,
             waiting: Vec::new(),
             limits,
@@ -399,9 +392,8 @@ impl<N: Carrier> Datagrams<N> {
 
     /// Has the operating system watch those of these ports at which nothing has come for long: all that are looked at.
     pub(super) fn watch_idle(&mut self, network: &mut N, hot: &[DefaultKey]) {
-        let looks = if hot.len() > FEW_HOT { COOL_MANY_AFTER_LOOKS } else { COOL_AFTER_LOOKS };
         for key in hot {
-            if let Some(member) = self.members.get_mut(*key).filter(|member| member.idle_looks > looks) {
+            if let Some(member) = self.members.get_mut(*key).filter(|member| arms_port(member.idle_looks, hot.len())) {
                 member.cool(network);
             }
         }
@@ -430,7 +422,7 @@ impl<N: Carrier> Datagrams<N> {
         }
         member.idle_looks = 0;
         // Of room it is told only while it is watched.
-        if member.is_hot && member.waiting.is_empty() && member.vain_watch.ends() {
+        if member.is_hot && member.waiting.is_empty() && member.disarm.found() {
             // Where it fails, it is watched in vain.
             let _ = network.arm_datagram(port, super::ports::token(member.token), Interest::NOTHING);
         }
@@ -481,7 +473,7 @@ impl<N: Carrier> Member<N> {
         // Who serves it for this engine rings.
         let PortOf::Own(port) = &mut self.port else { return };
         let interest = Interest { readable: true, writable: !self.waiting.is_empty(), least: 1 };
-        self.vain_watch.begin();
+        self.disarm.armed();
         self.is_watched = network.arm_datagram(port, super::ports::token(self.token), interest).is_ok();
         // What the system can't watch is looked at instead.
         self.is_hot |= !self.is_watched;
@@ -514,7 +506,7 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         batch: &DatagramBatch,
         pieces: &[Piece<'_>],
     ) -> Result<DatagramSent, PortError> {
-        let may_warm = self.members.len() <= FEW_HOT || self.hot() < FEW_HOT;
+        let may_warm = polls_port(self.members.len(), self.hot());
         let member = self.members.get_mut(port.0).ok_or(PortError::Reset)?;
         // An answer is likely.
         if may_warm || !member.is_watched {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{DatagramLimits, DatagramPort, Interest};
 
-use super::datagrams::COOL_AFTER_LOOKS;
 use super::lanes::{Bundle, Desk, Lane, ServingEnd};
 use super::ports::token;
-use super::vain_watch::VainWatch;
 use crate::lower::{Carrier, Datagrams as _, Leaving as _, LeavingOf, ParcelOf};
+use crate::policy::arming::{DisarmPolicy, arms_port};
 
 /// Hints of one visit.
 pub(super) const HINTS_OF_A_TURN: usize = 64;
@@ -32,7 +31,7 @@ pub(super) struct Served<N: Carrier> {
     pub(super) limits: DatagramLimits,
     pub(super) leaving: LeavingOf<N>,
     pub(super) is_hot: bool,
-    pub(super) vain_watch: VainWatch,
+    pub(super) disarm: DisarmPolicy,
     pub(super) idle_looks: u32,
 }
 
@@ -65,7 +64,7 @@ impl<N: Carrier> Serving<N> {
     /// Arms those that are polled.
     pub(super) fn watch(&mut self, network: &mut N, all: bool) {
         for served in self.served.values_mut() {
-            if served.is_hot && (all || served.idle_looks > COOL_AFTER_LOOKS) {
+            if served.is_hot && (all || arms_port(served.idle_looks, 1)) {
                 served.is_hot = false;
                 served.arm(network);
             }
@@ -75,7 +74,7 @@ impl<N: Carrier> Serving<N> {
 
 impl<N: Carrier> Served<N> {
     pub(super) fn arm(&mut self, network: &mut N) {
-        self.vain_watch.begin();
+        self.disarm.armed();
         let interest = Interest { readable: true, writable: !self.leaving.is_empty(), least: 1 };
         if network.arm_datagram(&mut self.port, token(self.token), interest).is_err() {
             // It can't be armed, so it is polled.

@@ -9,9 +9,9 @@ use super::delivery::MOST_HOT;
 use super::lanes::Brought;
 use super::ports::{Owner, token};
 use super::served::Served;
-use super::vain_watch::VainWatch;
 use super::{Engine, Upper};
 use crate::lower::{Carrier, Leaving as _, LeavingOf};
+use crate::policy::arming::DisarmPolicy;
 
 /// Parcels of a port that are sent in a turn.
 const PARCELS_OF_A_TURN: u32 = 8;
@@ -30,7 +30,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 limits,
                 leaving,
                 is_hot: true,
-                vain_watch: VainWatch::default(),
+                disarm: DisarmPolicy::default(),
                 idle_looks,
             };
             let key = self.serving.served.insert(served);
@@ -82,7 +82,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn serve(&mut self, key: DefaultKey) -> bool {
         let Some(served) = self.serving.served.get_mut(key) else { return false };
         let received = served.receive();
-        if received && served.is_hot && served.vain_watch.ends() {
+        if received && served.is_hot && served.disarm.found() {
             // Where it fails, it is watched in vain.
             let _ = self.network.arm_datagram(&mut served.port, token(served.token), Interest::NOTHING);
         }

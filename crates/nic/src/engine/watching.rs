@@ -8,19 +8,11 @@ use slotmap::DefaultKey;
 use weft_base::Clock;
 
 use super::ports::{Owner, token};
-use super::{Engine, LONGEST_DOZE, Member, Upper};
+use super::{Engine, Member, Upper};
 use crate::connection::Connection;
 use crate::lower::{Carrier, Pollable as _};
-
-/// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the
-/// operating system instead.
-const COOL_AFTER_LOOKS: u32 = 4;
-/// So many connections are cheaper to look at one by one than to ask the operating system about.
-const FEW_HOT: usize = 2;
-/// And so many of which one load tells that nothing has come, as through shared memory, each for so many looks: who is
-/// watched costs a mark, a signal, and the calls that send it and take it.
-const FEW_STILL: usize = 64;
-const COOL_AFTER_STILL: u32 = 250;
+use crate::policy::arming::arms_connection;
+use crate::policy::constants::{FEW_POLLED, LONGEST_DOZE};
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     pub(super) fn look_at_hot(&mut self) -> bool {
@@ -50,9 +42,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     fn is_cold(&self, key: DefaultKey, is_still: bool) -> bool {
-        let count = self.hot.len();
-        let looks = if is_still && count <= FEW_STILL { COOL_AFTER_STILL } else { COOL_AFTER_LOOKS };
-        count > FEW_HOT && self.connection(key).is_none_or(|connection| connection.idle_looks > looks)
+        let polled = self.hot.len();
+        // Few stay polled whatever they find.
+        polled > FEW_POLLED
+            && self.connection(key).is_none_or(|connection| arms_connection(connection.idle_looks, polled, is_still))
     }
 
     pub(super) fn warm(&mut self, key: DefaultKey) {
@@ -71,7 +64,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// While they are few, or when they have been left alone for long, they are looked at; else when the operating
     /// system tells of them.
     pub(super) fn look_after_dozing(&mut self) {
-        if self.dozing.len() + self.hot.len() <= FEW_HOT || self.now >= self.dozing_until {
+        if self.dozing.len() + self.hot.len() <= FEW_POLLED || self.now >= self.dozing_until {
             self.end_doze();
         }
     }

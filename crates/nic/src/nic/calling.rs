@@ -9,18 +9,12 @@ use super::Nic;
 use crate::callback::{self, in_callback};
 use crate::ids::Runner;
 use crate::lower::Carrier;
-use crate::progress::spin::{Next, SpinPolicy};
+use crate::policy::constants::{LONGEST_SLEEP, SLOW_POLL, TURNS_BEFORE_SLEEP};
+use crate::policy::{Next, SpinPolicy};
 use crate::progress::worker::Ran;
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::Split;
-
-/// The longest sleep of a thread that waits for another one: a safety net, not a poll interval.
-const LONGEST_SLEEP: Duration = Duration::from_millis(500);
-/// How often somebody who waits slowly looks.
-const SLOWLY: Duration = Duration::from_micros(200);
-/// Turns at most before a thread sleeps on descriptors.
-const TURNS_BEFORE_SLEEP: u32 = 16;
 
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// Called when a poll was empty: runs one turn, or the caller's stage with [`Split::Assist`]. Returns whether
@@ -61,9 +55,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         let progress = worker.visit(Runner::Visitor).is_some_and(|mut engine| engine.turn());
         let common = &self.shared.common;
         if progress {
-            common.give_way.found();
-        } else if common.give_way.is_due() {
-            common.give_way();
+            common.yields.found();
+        } else if common.yields.is_due() {
+            worker.yield_core();
         }
         progress
     }
@@ -97,6 +91,17 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
                 engine.cool_all();
             }
         }
+    }
+
+    /// The calling thread has found nothing after [`Nic::watch`], and sleeps next. It may have posted in between, and
+    /// so have taken the engine back: nothing runs it then until it counts as away. Hands it over again if that is so.
+    /// Returns whether it was. Does nothing in a callback, and where no thread of the NIC takes over.
+    pub fn watch_again(&self) -> bool {
+        let taken_back = self.is_callable() && self.shared.workers.iter().any(|worker| worker.is_taken_back());
+        if taken_back {
+            self.watch();
+        }
+        taken_back
     }
 
     /// Has threads that wait in [`Nic::wait_until`] ask again whether they are done: something has changed that the
@@ -165,18 +170,18 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// told what time it is. Not in a callback.
     pub(crate) fn wait_until_slowly(&self, mut done: impl FnMut(Time) -> bool) {
         while !done(self.shared.common.clock.now()) && self.is_callable() {
-            self.wait_until(Some(SLOWLY), || false);
+            self.wait_until(Some(SLOW_POLL), || false);
         }
     }
 
-    /// Waits while another thread runs the loop: looks for a while, then sleeps.
+    /// Waits while another thread runs the loop: polls for a while, then sleeps.
     fn wait_for_others(&self, spin_policy: &mut SpinPolicy<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
         if done() {
             return Some(true);
         }
         match spin_policy.after_turn(false, self.shared.common.clock.now()) {
             Next::GiveUp => Some(false),
-            Next::Look => {
+            Next::Poll => {
                 self.want();
                 core::hint::spin_loop();
                 None

@@ -8,21 +8,21 @@
 //!   [`Watch`]. When it lets go of the engine ([`Handover::depart`]) it leaves a timer behind that ends the thread's
 //!   sleep.
 //! - From then on it costs a caller nothing: the thread looks now and then how long ago the last visit was
-//!   ([`Handover::patrol`]).
+//!   ([`TakeOver::next_look`]).
 //! - When that is too long ago, the thread ([`Handover::serve`]) takes the engine, runs it until there is nothing to
 //!   do, switches packets on and sleeps **outside of the lock**. So a caller that comes back finds the engine free, or
 //!   free within one turn.
 //!
 //! A look costs a timer and a wake-up, on the core that the caller was polling on: 40 us and more in a virtual machine,
-//! where setting a timer leaves it. So while callers come without a pause, the looks become rarer: down to
-//! [`Handover::set_patrol`], and further the longer they have come so. The promise then is that long.
+//! where setting a timer leaves it. So while callers come without a pause, the looks become rarer, and further the
+//! longer they have come so. The promise then is that long.
 //!
-//! Where runnable threads outnumber the processors ([`Watch::is_crowded`]), a caller that is away is only descheduled;
-//! taking over spends a time slice on work that it does itself when it runs again. So callers may be away for
-//! [`AWAY_IN_A_CROWD`] there, and are not looked after more often: looks alone, every 5 ms, made 16 ranks on two
-//! processors several times slower (`docs/architecture.md`).
+//! Where the processors are oversubscribed ([`Pressure`]), a caller that is away may only wait for its turn; taking
+//! over spends a time slice on work that it does itself when it runs again. So callers may be away for longer there,
+//! and are not looked after more often: looks alone, every 5 ms, made 16 ranks on two processors several times slower
+//! (`docs/architecture.md`). How long all of that is, is the business of [`crate::policy`].
 //!
-//! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::follow`]), and
+//! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::pin`]), and
 //! looks again whether they are there then.
 //!
 //! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that
@@ -31,10 +31,13 @@
 //! [`Flag::fence_behind_lock`]); without it a machine of weak order, as ARM is, may lose a wake-up. The tests let a
 //! model checker try the interleavings; it knows no weak order.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 use core::time::Duration;
 
-use weft_base::Watch;
+use weft_base::{Time, Watch};
+
+use crate::policy::constants::TURNS_AT_A_PLACE;
+use crate::policy::{Pressure, TakeOver};
 
 /// A sequentially consistent flag: an atomic, or a model checker's stand-in for one.
 pub(crate) trait Flag {
@@ -85,10 +88,14 @@ pub(crate) trait Seat {
     where
         Self: 'a;
 
+    /// The time.
+    fn now(&self) -> Time;
     /// How long ago the last visit of a caller was.
     fn quiet_for(&self) -> Duration;
     /// On which processor that was.
     fn processor(&self) -> Option<u32>;
+    /// Which thread that was.
+    fn caller(&self) -> Option<u32>;
     /// The engine, unless somebody else has it.
     fn try_take(&self) -> Option<Self::Hold<'_>>;
     /// The thread shall end.
@@ -130,57 +137,19 @@ pub(crate) struct Handover<F = AtomicBool> {
     pub(super) present: F,
     /// Who lets go of the engine next must see to it that the thread's sleep ends.
     recall: F,
-    /// How long callers may be away, in nanoseconds.
-    away_ns: AtomicU32,
-    longest_away_ns: u32,
-    /// Time to the thread's next look while callers come without a pause, and the longest that may become, in
-    /// nanoseconds.
-    look_ns: AtomicU32,
-    patrol_ns: AtomicU32,
-    /// For how long callers have come without a pause, by the thread's looks, in nanoseconds.
-    streak_ns: AtomicU32,
+    /// How long callers may be away, and what the thread has learned of them.
+    policy: TakeOver,
 }
 
-/// No shorter than this, for it would cost more than it brings.
-const SHORTEST_AWAY_NS: u32 = 100_000;
-/// Callers whose last visit is no longer ago come without a pause. Much of that may be the thread's own doing: the look
-/// begins on the core that the caller was polling on, with an interrupt, a switch, and in a virtual machine with
-/// leaving it.
-const NO_PAUSE: Duration = Duration::from_micros(60);
-/// Callers that have come without a pause for a time may be missed for this part of it when they go...
-const STREAK_PART: u32 = 16;
-/// ... but for no longer than so many times the usual time between two looks.
-const STREAK_PATROLS: u32 = 8;
-/// After so many turns with something to do, the thread that works for callers looks again where it should run.
-const TURNS_AT_A_PLACE: u32 = 1000;
-/// How long callers may be away where threads stand in line for the processors: more than the turns of all others take.
-const AWAY_IN_A_CROWD: Duration = Duration::from_millis(50);
-
 impl<F: Flag> Handover<F> {
-    /// `away`: how long callers may be away at most; zero when they never run the engine.
-    pub(crate) fn new(away: Duration) -> Self {
-        let away_ns = u32::try_from(away.as_nanos()).unwrap_or(u32::MAX);
-        Self {
-            present: F::new(false),
-            recall: F::new(false),
-            away_ns: AtomicU32::new(away_ns),
-            longest_away_ns: away_ns,
-            look_ns: AtomicU32::new(away_ns),
-            patrol_ns: AtomicU32::new(away_ns),
-            streak_ns: AtomicU32::new(0),
-        }
+    /// By this policy.
+    pub(crate) fn new(policy: TakeOver) -> Self {
+        Self { present: F::new(false), recall: F::new(false), policy }
     }
 
-    /// The longest time between two looks while callers have come without a pause for a short time; never less than
-    /// they may be away.
-    pub(crate) fn set_patrol(&self, longest: Duration) {
-        let longest = u32::try_from(longest.as_nanos()).unwrap_or(u32::MAX);
-        self.patrol_ns.store(longest.max(self.longest_away_ns), Ordering::Relaxed);
-    }
-
-    /// How long callers may be away now.
-    pub(crate) fn away(&self) -> Duration {
-        Duration::from_nanos(self.away_ns.load(Ordering::Relaxed).into())
+    /// How long callers may be away.
+    pub(crate) fn policy(&self) -> &TakeOver {
+        &self.policy
     }
 
     /// A caller comes, before it tries to take the engine.
@@ -212,7 +181,7 @@ impl<F: Flag> Handover<F> {
     pub(crate) fn depart(&self, watch: &dyn Watch) {
         F::fence_behind_lock();
         if self.recall.get() && self.recall.swap(false) {
-            match self.away() {
+            match self.policy.away() {
                 Duration::ZERO => watch.wake(),
                 away => watch.set_timer(away),
             }
@@ -225,46 +194,44 @@ impl<F: Flag> Handover<F> {
         watch.wake();
     }
 
+    /// The same for a caller that yields to a thread that computes: it comes back, but not before a time slice has
+    /// passed. Where the processors are oversubscribed the wake-up would do harm.
+    pub(crate) fn step_aside(&self, watch: &dyn Watch) {
+        if self.present.get() && !self.policy.is_oversubscribed() {
+            self.leave(watch);
+        }
+    }
+
+    /// Whether a caller has been here since the thread took the engine last, or since the last one left.
+    pub(crate) fn is_visited(&self) -> bool {
+        self.present.get()
+    }
+
     /// The life of the NIC's thread.
     pub(crate) fn serve<S: Seat>(&self, seat: &S, watch: &dyn Watch) {
+        let mut pressure = Pressure::default();
         let mut longest = Some(Duration::ZERO);
         while !seat.stopped() {
             watch.sleep(longest);
-            longest = self.take_over(seat, watch);
+            longest = self.take_over(seat, watch, &mut pressure);
         }
     }
 
     /// When to look again, while callers are here. `None` when they have been away for too long.
-    pub(super) fn patrol(&self, quiet: Duration, watch: &dyn Watch) -> Option<Duration> {
-        let away = self.away();
-        let present = self.present.get();
-        if present && quiet < AWAY_IN_A_CROWD && watch.is_crowded() {
-            return Some(AWAY_IN_A_CROWD - quiet);
+    pub(super) fn patrol<S: Seat>(&self, seat: &S, watch: &dyn Watch, pressure: &mut Pressure) -> Option<Duration> {
+        if self.policy.is_adaptive() && self.policy.callers_run() {
+            pressure.update(seat.now(), seat.caller(), watch);
+            self.policy.set_oversubscribed(pressure.is_oversubscribed());
         }
-        if !present || quiet >= away {
-            self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
-            self.streak_ns.store(0, Ordering::Relaxed);
-            return None;
-        }
-        if quiet > NO_PAUSE {
-            // A pause, or the look took long to begin.
-            return Some(away - quiet);
-        }
-        let (last, patrol) = (self.look_ns.load(Ordering::Relaxed), self.patrol_ns.load(Ordering::Relaxed));
-        let streak = self.streak_ns.load(Ordering::Relaxed).saturating_add(last);
-        self.streak_ns.store(streak, Ordering::Relaxed);
-        let longest = (streak / STREAK_PART).clamp(patrol, patrol.saturating_mul(STREAK_PATROLS));
-        let next = last.saturating_mul(2).min(longest);
-        self.look_ns.store(next, Ordering::Relaxed);
-        Some(Duration::from_nanos(next.into()))
+        self.policy.next_look(self.present.get(), seat.quiet_for())
     }
 
     /// The thread was woken. Returns how long it may sleep next.
-    fn take_over<S: Seat>(&self, seat: &S, watch: &dyn Watch) -> Option<Duration> {
-        let mut next = self.patrol(seat.quiet_for(), watch);
-        if next.is_none() && watch.follow(seat.processor()) {
+    fn take_over<S: Seat>(&self, seat: &S, watch: &dyn Watch, pressure: &mut Pressure) -> Option<Duration> {
+        let mut next = self.patrol(seat, watch, pressure);
+        if next.is_none() && watch.pin(seat.processor().filter(|_| pressure.is_full())) {
             // To go there may have taken long.
-            next = self.patrol(seat.quiet_for(), watch);
+            next = self.patrol(seat, watch, pressure);
         }
         if next.is_some() {
             watch.set_packets(false);
@@ -286,13 +253,13 @@ impl<F: Flag> Handover<F> {
                 worked = true;
                 turns += 1;
             } else if let Some(longest) = self.guard(&mut hold, watch) {
-                self.adapt(worked);
+                self.policy.adapt(worked);
                 return longest;
             }
             if self.present.get() {
                 // A caller is back. It may go again at once, so the timer stays behind.
                 watch.set_packets(false);
-                self.adapt(worked);
+                self.policy.adapt(worked);
                 self.recall.set(true);
                 return None;
             }
@@ -300,7 +267,7 @@ impl<F: Flag> Handover<F> {
                 // Who wants the engine, and who stops it, recalls the thread. Until then it would only be in their way.
                 return None;
             }
-            if turns == TURNS_AT_A_PLACE && self.longest_away_ns > 0 {
+            if turns == TURNS_AT_A_PLACE && self.policy.callers_run() {
                 // There is more to do, perhaps on another processor.
                 return Some(Duration::ZERO);
             }
@@ -324,15 +291,9 @@ impl<F: Flag> Handover<F> {
         // A caller that comes from here on switches them off itself.
         if self.present.get() { None } else { longest.ok() }
     }
-
-    /// The thread that found work takes over sooner the next time, the one that came in vain later.
-    fn adapt(&self, worked: bool) {
-        let now = self.away_ns.load(Ordering::Relaxed);
-        let shortest = SHORTEST_AWAY_NS.min(self.longest_away_ns);
-        let next = if worked { now - now / 4 } else { now.saturating_mul(2) };
-        self.away_ns.store(next.clamp(shortest, self.longest_away_ns), Ordering::Relaxed);
-    }
 }
 
+#[cfg(test)]
+mod shared_core;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use super::handover::{Event, Flag, Handover, Hold, Seat};
 use super::worker::Worker;
 use crate::engine::Upper;
 use crate::lower::Carrier;
+use crate::policy::Pressure;
 
 /// Whom to call.
 pub(crate) struct Summons(Mutex<Option<Arc<dyn Waker>>>);
@@ -50,10 +51,10 @@ impl<F: Flag> Handover<F> {
     /// they may be away.
     fn call<S: Seat>(&self, seat: &S, watch: &dyn Watch, call: impl Fn()) {
         // Nothing waits before the first caller comes, who leaves a timer behind.
-        let mut longest = None;
+        let (mut longest, mut pressure) = (None, Pressure::default());
         while !seat.stopped() {
             watch.sleep(longest);
-            longest = self.patrol(seat.quiet_for(), watch);
+            longest = self.patrol(seat, watch, &mut pressure);
             if longest.is_some() {
                 watch.set_packets(false);
                 continue;
@@ -72,7 +73,7 @@ impl<F: Flag> Handover<F> {
             drop(hold);
             // Something is there.
             watch.set_packets(false);
-            watch.sleep(Some(self.away()));
+            watch.sleep(Some(self.policy().away()));
             match self.try_take(seat) {
                 Some(mut hold) if !self.present.get() => {
                     hold.note(Event::Called);
@@ -80,7 +81,7 @@ impl<F: Flag> Handover<F> {
                     call();
                 }
                 // A caller is here. This sleep may have used up the timer that it leaves behind: another one follows.
-                _ => longest = Some(self.away()),
+                _ => longest = Some(self.policy().away()),
             }
         }
     }

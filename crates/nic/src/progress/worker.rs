@@ -16,20 +16,16 @@ use crate::engine::{Engine, Upper};
 use crate::error::PostError;
 use crate::ids::Runner;
 use crate::lower::Carrier;
-use crate::progress::give_way::GiveWay;
+use crate::policy::constants::{LONGEST_INTERVAL, TIMERS_PER_INTERVAL};
+use crate::policy::{Next, SpinHistory, SpinPolicy, TakeOver, WaiterHint, YieldPolicy};
 use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
 use crate::progress::selective_interrupt::Summons;
-use crate::progress::spin::{Habit, Next, SpinPolicy, Wanted};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::{Progress, Settings};
 
-/// The thread of a NIC looks after its callers so rarely that this is the cost of one timer in so many.
-const TIMERS_PER_LOOK: u32 = 200;
-/// However much a timer costs, no longer than this passes between two looks.
-const LONGEST_PATROL: Duration = Duration::from_millis(1);
-/// No processor.
-const NO_PROCESSOR: u32 = u32::MAX;
+/// No processor, and no thread.
+const NONE: u32 = u32::MAX;
 
 /// What the workers of a NIC have in common.
 pub(crate) struct Common<C> {
@@ -39,54 +35,58 @@ pub(crate) struct Common<C> {
     pub(crate) stop: AtomicBool,
     pub(crate) board: Option<Arc<dyn Board>>,
     pub(crate) summons: Summons,
-    /// When callers that look in vain give their core away.
-    pub(crate) give_way: GiveWay,
-    /// Whether it pays that callers look before they sleep, where there is one engine: with several, who waits does not
-    /// know which of them has what it waits for.
-    habit: Option<Habit>,
-    /// Until when the machine counts as crowded, as [`Time`] in nanoseconds: threads that wait sleep at once then.
-    crowded_until: AtomicU64,
+    /// When callers yield.
+    pub(crate) yields: YieldPolicy,
+    /// Whether it pays that callers poll before they sleep, where there is one engine: with several, one that waits
+    /// does not know which of them has what it waits for.
+    history: Option<SpinHistory>,
+    /// Until when the processors count as oversubscribed for threads that wait, as [`Time`] in nanoseconds.
+    oversubscribed_until: AtomicU64,
 }
 
 impl<C: Clock> Common<C> {
     pub(crate) fn new(clock: C, settings: Settings, board: Option<Arc<dyn Board>>) -> Self {
-        let habit = (settings.engines == 1 && settings.progress.caller_runs()).then(Habit::default);
+        let learns = settings.adaptive && settings.engines == 1 && settings.progress.caller_runs();
         Self {
             clock,
+            history: learns.then(SpinHistory::default),
+            yields: YieldPolicy::new(settings.adaptive),
             settings,
-            habit,
             event_count: Arc::new(EventCount::default()),
             stop: AtomicBool::new(false),
             board,
             summons: Summons::default(),
-            give_way: GiveWay::default(),
-            crowded_until: AtomicU64::new(0),
+            oversubscribed_until: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn spin_policy(&self, timeout: Option<Duration>) -> SpinPolicy<'_> {
-        let spin_policy = SpinPolicy::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until);
-        match &self.habit {
-            Some(habit) => spin_policy.by_habit(habit),
-            None => spin_policy,
+        let policy = self.unless_oversubscribed(SpinPolicy::new(self.clock.now(), timeout, self.settings.spin));
+        match &self.history {
+            Some(history) => policy.by_history(history),
+            None => policy,
         }
     }
 
-    /// A caller has looked in vain, or has woken a thread: others may have its core.
+    fn unless_oversubscribed<'a>(&'a self, policy: SpinPolicy<'a>) -> SpinPolicy<'a> {
+        if self.settings.adaptive { policy.unless_oversubscribed(&self.oversubscribed_until) } else { policy }
+    }
+
+    /// A caller has made empty polls, or has woken a thread: others may wait for its core.
     #[cold]
-    pub(crate) fn give_way(&self) {
+    pub(crate) fn yield_core(&self) {
         let before = self.clock.now();
         std::thread::yield_now();
         let now = self.clock.now();
-        self.give_way.yielded(now.since(before), now);
+        self.yields.yielded(now.since(before), now);
     }
 
-    /// The spin policy of a NIC's thread. One that takes turns with callers does not spin: the caller computes, perhaps
-    /// on this very core. One that does all the work spins while callers wait for it.
-    fn thread_spin_policy<'a>(&'a self, wanted: &'a Wanted) -> SpinPolicy<'a> {
+    /// The spin policy of a NIC's thread. One that takes turns with callers does not poll: the caller computes, perhaps
+    /// on this very core. One that does all the work polls while callers wait for it.
+    fn thread_spin_policy<'a>(&'a self, waiters: &'a WaiterHint) -> SpinPolicy<'a> {
         let now = self.clock.now();
         let spin = if self.settings.progress.caller_runs() { Duration::ZERO } else { self.settings.spin };
-        SpinPolicy::new(now, None, spin, &self.crowded_until).while_wanted(now, wanted)
+        self.unless_oversubscribed(SpinPolicy::new(now, None, spin)).while_waiters(now, waiters)
     }
 }
 
@@ -99,10 +99,12 @@ pub(crate) struct Worker<N: Carrier, C: Clock, U> {
     pub(super) handover: Handover,
     /// When a caller was here last, as [`Time`] in nanoseconds.
     last_visit: AtomicU64,
-    /// On which processor; [`NO_PROCESSOR`] if that is not known.
+    /// On which processor; [`NONE`] if that is not known.
     last_processor: AtomicU32,
+    /// Which thread; [`NONE`] if that is not known.
+    last_caller: AtomicU32,
     /// Whether callers wait for the thread, if it does all the work.
-    wanted: Wanted,
+    waiters: WaiterHint,
     pub(crate) common: Arc<Common<C>>,
 }
 
@@ -115,10 +117,18 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         common: Arc<Common<C>>,
     ) -> Self {
         let away = if common.settings.progress.caller_runs() { common.settings.away } else { Duration::ZERO };
-        let handover = Handover::new(away);
-        let (last_visit, last_processor) = (AtomicU64::new(0), AtomicU32::new(NO_PROCESSOR));
-        let (engine, wanted) = (Mutex::new(Rank::Engine, engine), Wanted::default());
-        Self { index, engine, doorbell, watch, handover, last_visit, last_processor, wanted, common }
+        Self {
+            index,
+            engine: Mutex::new(Rank::Engine, engine),
+            doorbell,
+            watch,
+            handover: Handover::new(TakeOver::new(away, common.settings.adaptive)),
+            last_visit: AtomicU64::new(0),
+            last_processor: AtomicU32::new(NONE),
+            last_caller: AtomicU32::new(NONE),
+            waiters: WaiterHint::default(),
+            common,
+        }
     }
 
     /// A calling thread takes the engine, if nobody has it.
@@ -143,8 +153,23 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
 
     /// No calling thread will be here for long.
     pub(crate) fn leave(&self) {
-        self.last_processor.store(NO_PROCESSOR, Ordering::Relaxed);
+        self.last_processor.store(NONE, Ordering::Relaxed);
         self.handover.leave(&*self.watch);
+    }
+
+    /// Whether a calling thread has been here since one left, and a thread of the NIC waits until it is away.
+    pub(crate) fn is_taken_back(&self) -> bool {
+        self.shares() && self.handover.is_visited()
+    }
+
+    /// A calling thread that does not hold the engine yields. Beside a thread that computes it is away for a time slice
+    /// then, and the NIC's thread takes over at once.
+    #[cold]
+    pub(crate) fn yield_core(&self) {
+        if self.common.yields.hands_over() && self.shares() {
+            self.handover.step_aside(&*self.watch);
+        }
+        self.common.yield_core();
     }
 
     /// Ends the sleep of the worker's thread.
@@ -171,13 +196,13 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
             self.doorbell.ring(connection);
             return self.attend();
         }
-        self.wanted.forget();
+        self.waiters.forget();
         self.doorbell.ring(connection);
         let woken = self.doorbell.wake() && !self.common.settings.progress.caller_runs();
-        if woken && self.common.give_way.is_due_to_woken(self.common.clock.now()) {
+        if woken && self.common.yields.is_due_to_woken(self.common.clock.now()) {
             // The thread may be on this very processor, and the caller computes next: without this the work would wait
             // for a tick of the system's clock that finds the caller has had its turn.
-            self.common.give_way();
+            self.common.yield_core();
         }
     }
 
@@ -204,7 +229,7 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
 
     /// A caller waits for what the thread does.
     pub(crate) fn want(&self) {
-        self.wanted.look();
+        self.waiters.polled();
     }
 
     /// Does what the doorbell was rung for, unless somebody else holds the engine: who lets go of it looks at the
@@ -227,7 +252,7 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
     /// sleep and may not do so here.
     pub(crate) fn run(&self, spin_policy: &mut SpinPolicy<'_>, may_park: bool, mut done: impl FnMut() -> bool) -> Ran {
         let Some(mut engine) = self.visit(Runner::Waiter) else { return Ran::Busy };
-        let give_way = &self.common.give_way;
+        let yields = &self.common.yields;
         loop {
             let progress = engine.turn();
             if done() {
@@ -239,13 +264,13 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
             }
             match spin_policy.after_turn(progress, engine.now()) {
                 Next::GiveUp => return Ran::GaveUp,
-                Next::Look if progress => give_way.found(),
-                Next::Look if give_way.is_due() => {
-                    self.common.give_way();
+                Next::Poll if progress => yields.found(),
+                Next::Poll if yields.is_due() => {
+                    self.common.yield_core();
                     // Others may have had the core for long.
                     engine.look_at_clock();
                 }
-                Next::Look => {}
+                Next::Poll => {}
                 Next::Sleep(left) if may_park => engine.park(left),
                 Next::Sleep(_) => return Ran::Tired,
             }
@@ -276,16 +301,16 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
 
     /// What the worker's thread does before anybody may use the NIC.
     pub(crate) fn prepare(&self) {
-        if !self.common.settings.progress.caller_runs() {
-            self.watch.be_prompt();
-        }
+        // Beside threads that compute, callers' own among them, it works for a short time each time that it is woken.
+        self.watch.be_prompt();
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
         weft_lock::prepare_thread();
     }
 
     /// The life of the worker's thread, after [`Worker::prepare`].
     pub(crate) fn serve(&self) {
-        self.handover.set_patrol(self.cost_of_a_timer().saturating_mul(TIMERS_PER_LOOK).min(LONGEST_PATROL));
+        let interval = self.cost_of_a_timer().saturating_mul(TIMERS_PER_INTERVAL).min(LONGEST_INTERVAL);
+        self.handover.policy().set_longest_interval(interval);
         match self.common.settings.progress {
             Progress::Summon => self.serve_by_calling(),
             _ => self.handover.serve(self, &*self.watch),
@@ -312,6 +337,10 @@ impl<N: Carrier, C: Clock, U: Upper> Seat for Worker<N, C, U> {
     where
         Self: 'a;
 
+    fn now(&self) -> Time {
+        self.common.clock.now()
+    }
+
     fn quiet_for(&self) -> Duration {
         self.common.clock.now().since(Time::from_nanos(self.last_visit.load(Ordering::Relaxed)))
     }
@@ -319,14 +348,18 @@ impl<N: Carrier, C: Clock, U: Upper> Seat for Worker<N, C, U> {
     fn processor(&self) -> Option<u32> {
         let processor = self.last_processor.load(Ordering::Relaxed);
         // A thread that does all the work is not to stand behind those that wait for it.
-        (processor != NO_PROCESSOR && self.shares()).then_some(processor)
+        (processor != NONE && self.shares()).then_some(processor)
+    }
+
+    fn caller(&self) -> Option<u32> {
+        Some(self.last_caller.load(Ordering::Relaxed)).filter(|caller| *caller != NONE)
     }
 
     fn try_take(&self) -> Option<WorkerGuard<'_, N, C, U>> {
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, Runner::Thread);
         held.look_at_clock();
-        Some(WorkerGuard { spin_policy: self.common.thread_spin_policy(&self.wanted), held, worker: self })
+        Some(WorkerGuard { spin_policy: self.common.thread_spin_policy(&self.waiters), held, worker: self })
     }
 
     fn stopped(&self) -> bool {
@@ -344,7 +377,7 @@ pub(crate) struct WorkerGuard<'a, N: Carrier, C: Clock, U: Upper> {
 impl<N: Carrier, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
     fn turn(&mut self) -> bool {
         let progress = self.held.turn();
-        matches!(self.spin_policy.after_turn(progress, self.held.now()), Next::Look)
+        matches!(self.spin_policy.after_turn(progress, self.held.now()), Next::Poll)
     }
 
     fn is_wanted(&self) -> bool {
@@ -413,16 +446,18 @@ impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
     fn beat(&mut self) -> bool {
         self.look_at_clock();
         self.worker.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
-        let away = self.worker.handover.away();
+        let away = self.worker.handover.policy().away();
         let due = self.is_beat_due(away / 2);
         if due {
             self.note_processor();
+            let caller = self.worker.watch.thread().unwrap_or(NONE);
+            self.worker.last_caller.store(caller, Ordering::Relaxed);
         }
         due
     }
 
     fn note_processor(&self) {
-        let processor = self.worker.watch.processor().unwrap_or(NO_PROCESSOR);
+        let processor = self.worker.watch.processor().unwrap_or(NONE);
         self.worker.last_processor.store(processor, Ordering::Relaxed);
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room, the lowest first: each may use those before it.
-const FLOORS: [&str; 17] = [
+const FLOORS: [&str; 18] = [
     "key",
     "settings",
     "callback",
@@ -14,6 +14,7 @@ const FLOORS: [&str; 17] = [
     "error",
     "rail_report",
     "counters",
+    "policy",
     "queues",
     "lower",
     "connection",

@@ -1,14 +1,20 @@
 //! A model checker runs the code above with engines, networks and threads that are models. What it must never find is a
 //! schedule in which something is to be done, nobody does it, and everybody sleeps: it calls that a deadlock.
 
+use core::sync::atomic::AtomicU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use shuttle::sync::atomic::{AtomicBool as ModelBool, AtomicU32 as ModelNumber, Ordering};
 use shuttle::sync::{Condvar, Mutex, MutexGuard};
 use shuttle::thread;
+use weft_base::RunQueue;
 
 use super::*;
+use crate::policy::constants::PRESSURE_EVERY;
+
+/// How long callers may be away.
+const AWAY: Duration = Duration::from_micros(200);
 
 impl Flag for ModelBool {
     fn new(value: bool) -> Self {
@@ -40,7 +46,9 @@ struct System {
     woken: bool,
     sleeps: u32,
     /// Where the NIC's thread went to run.
-    followed: Option<u32>,
+    pinned: Option<u32>,
+    /// How often it was asked how many threads are runnable: always more than there are processors.
+    readings: u32,
 }
 
 /// Where the callers run.
@@ -88,8 +96,13 @@ impl Watch for World {
         self.change(|system| system.woken = true);
     }
 
-    fn follow(&self, processor: Option<u32>) -> bool {
-        self.change(|system| core::mem::replace(&mut system.followed, processor)) != processor
+    fn run_queue(&self) -> Option<RunQueue> {
+        self.change(|system| system.readings += 1);
+        Some(RunQueue { runnable: 3, processors: 2, usable: 2 })
+    }
+
+    fn pin(&self, processor: Option<u32>) -> bool {
+        self.change(|system| core::mem::replace(&mut system.pinned, processor)) != processor
     }
 }
 
@@ -100,6 +113,7 @@ struct Model {
     handover: Handover<ModelBool>,
     stop: ModelBool,
     looks: ModelNumber,
+    readings: ModelNumber,
     left_out: Option<Part>,
 }
 
@@ -139,8 +153,13 @@ impl Drop for Held<'_> {
 
 impl Hold for Held<'_> {
     fn turn(&mut self) -> bool {
-        let followed = self.model.world.system.lock().unwrap().followed;
-        assert!(self.model.left_out.is_some() || followed == Some(CALLERS), "the thread takes others' time");
+        let (pinned, readings) = {
+            let system = self.model.world.system.lock().unwrap();
+            (system.pinned, system.readings)
+        };
+        // One reading alone does not count.
+        let expected = (readings > 1).then_some(CALLERS);
+        assert!(self.model.left_out.is_some() || pinned == expected, "the thread takes others' time");
         self.handle()
     }
 
@@ -161,6 +180,15 @@ impl Hold for Held<'_> {
 
 impl Seat for Model {
     type Hold<'a> = Held<'a>;
+
+    fn now(&self) -> Time {
+        // Each time late enough for another reading.
+        Time::ZERO + PRESSURE_EVERY * (1 + self.readings.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn caller(&self) -> Option<u32> {
+        None
+    }
 
     fn quiet_for(&self) -> Duration {
         // For some time, callers that have gone look as if they had just been here.
@@ -197,9 +225,10 @@ fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
     let model = Arc::new(Model {
         world: World::default(),
         engine: Mutex::new(()),
-        handover: Handover::new(Duration::from_micros(200)),
+        handover: Handover::new(TakeOver::new(AWAY, true)),
         stop: ModelBool::new(false),
         looks: ModelNumber::new(3),
+        readings: ModelNumber::new(0),
         left_out,
     });
     let run = |act: fn(&Model)| {
@@ -268,26 +297,6 @@ fn the_checker_is_not_blind() {
     }
 }
 
-/// A machine with or without a line for its processors.
-#[derive(Default)]
-struct Machine {
-    crowded: AtomicBool,
-}
-
-impl Watch for Machine {
-    fn sleep(&self, _: Option<Duration>) {}
-
-    fn set_packets(&self, _: bool) {}
-
-    fn set_timer(&self, _: Duration) {}
-
-    fn wake(&self) {}
-
-    fn is_crowded(&self) -> bool {
-        self.crowded.get()
-    }
-}
-
 /// What the thread was told, in order.
 #[derive(Default)]
 struct Told(std::sync::Mutex<Vec<Option<Duration>>>);
@@ -310,25 +319,24 @@ impl Watch for Told {
 /// not one a visit.
 #[test]
 fn who_comes_first_leaves_a_timer_behind() {
-    let away = Duration::from_micros(200);
-    let handover = Handover::<AtomicBool>::new(away);
+    let handover = Handover::<AtomicBool>::new(TakeOver::new(AWAY, true));
     let told = Told::default();
     handover.depart(&told);
     assert!(told.0.lock().unwrap().is_empty(), "nobody has come");
     for _ in 0..3 {
         handover.arrive(&told);
         handover.depart(&told);
-        assert_eq!(*told.0.lock().unwrap(), [Some(away)]);
+        assert_eq!(*told.0.lock().unwrap(), [Some(AWAY)]);
     }
     handover.beat();
     handover.depart(&told);
-    assert_eq!(*told.0.lock().unwrap(), [Some(away); 2], "who was asked to leaves one too");
+    assert_eq!(*told.0.lock().unwrap(), [Some(AWAY); 2], "who was asked to leaves one too");
 }
 
 /// Where callers never run the engine the thread is woken at once instead.
 #[test]
 fn who_lets_go_wakes_the_thread_where_callers_may_not_be_away() {
-    let handover = Handover::<AtomicBool>::new(Duration::ZERO);
+    let handover = Handover::<AtomicBool>::new(TakeOver::new(Duration::ZERO, true));
     let told = Told::default();
     handover.beat();
     handover.depart(&told);
@@ -336,70 +344,37 @@ fn who_lets_go_wakes_the_thread_where_callers_may_not_be_away() {
     assert_eq!(*told.0.lock().unwrap(), [None], "once");
 }
 
+/// A caller that yields to a thread that computes is away for a time slice: the NIC's thread is woken before it.
 #[test]
-fn looks_become_rarer_while_callers_come_without_a_pause() {
-    let us = Duration::from_micros;
-    let handover = Handover::<AtomicBool>::new(us(200));
-    let patrol = |quiet| handover.patrol(us(quiet), &Machine::default());
-    assert_eq!(patrol(1), None, "nobody is here");
-    handover.present.set(true);
-    assert_eq!(patrol(1), Some(us(200)), "looks cost nothing worth mentioning");
-    handover.set_patrol(us(900));
-    assert_eq!([1, 5, 60].map(patrol), [Some(us(400)), Some(us(800)), Some(us(900))]);
-    assert_eq!(patrol(150), Some(us(50)), "a pause, but not too long");
-    assert_eq!(patrol(1), Some(us(900)));
-    assert_eq!(patrol(200), None);
-    assert_eq!(patrol(1), Some(us(400)), "a long pause: everything begins anew");
+fn a_caller_that_steps_aside_hands_over_but_not_where_the_wake_up_would_do_harm() {
+    let handover = Handover::<AtomicBool>::new(TakeOver::new(AWAY, true));
+    let told = Told::default();
+    let told_so_far = || told.0.lock().unwrap().clone();
+    handover.step_aside(&told);
+    assert!(told_so_far().is_empty(), "no caller is here");
+    handover.arrive(&told);
+    handover.policy().set_oversubscribed(true);
+    handover.step_aside(&told);
+    assert!(told_so_far().is_empty() && handover.is_visited(), "it stays");
+    handover.policy().set_oversubscribed(false);
+    handover.step_aside(&told);
+    assert!(told_so_far() == [None] && !handover.is_visited(), "the thread is woken, and takes over");
+    assert_eq!(handover.policy().next_look(handover.is_visited(), Duration::ZERO), None, "at once");
+    handover.step_aside(&told);
+    assert_eq!(told_so_far(), [None], "once");
 }
 
+/// What a rank sees that is pinned to one of 64 processors, beside 63 others that poll on theirs: it was said to be
+/// oversubscribed, and its thread took over after 50 ms.
 #[test]
-fn who_has_come_without_a_pause_for_long_is_looked_after_more_rarely_still() {
-    let us = Duration::from_micros;
-    let handover = Handover::<AtomicBool>::new(us(200));
-    handover.set_patrol(us(1000));
-    handover.present.set(true);
-    let mut passed = Duration::ZERO;
-    let mut before = Duration::ZERO;
-    for _ in 0..200 {
-        let next = handover.patrol(us(1), &Machine::default()).expect("somebody is here");
-        assert!(next >= before && next <= us(1000).max(passed / 16 + us(200)), "{next:?} after {passed:?}");
-        (passed, before) = (passed + next, next);
-    }
-    assert_eq!(before, us(8000));
-    assert_eq!(handover.patrol(us(200), &Machine::default()), None);
-    assert_eq!(handover.patrol(us(1), &Machine::default()), Some(us(400)));
-}
-
-#[test]
-fn where_threads_stand_in_line_callers_may_be_away_for_longer() {
-    let handover = Handover::<AtomicBool>::new(Duration::from_micros(200));
-    let machine = Machine::default();
-    machine.crowded.set(true);
-    assert_eq!(handover.patrol(Duration::from_micros(1), &machine), None, "nobody is here");
-    handover.present.set(true);
-    let quiet = Duration::from_millis(3);
-    for quiet in [Duration::ZERO, quiet] {
-        assert_eq!(handover.patrol(quiet, &machine), Some(AWAY_IN_A_CROWD - quiet), "and looks are as rare");
-    }
-    assert_eq!(handover.patrol(AWAY_IN_A_CROWD, &machine), None);
-    machine.crowded.set(false);
-    assert_eq!(handover.patrol(quiet, &machine), None);
-}
-
-#[test]
-fn work_found_brings_the_thread_sooner_and_work_not_found_later() {
-    let handover = Handover::<AtomicBool>::new(Duration::from_micros(200));
-    for _ in 0..10 {
-        handover.adapt(true);
-    }
-    assert_eq!(handover.away(), Duration::from_nanos(SHORTEST_AWAY_NS.into()));
-    for _ in 0..10 {
-        handover.adapt(false);
-    }
-    assert_eq!(handover.away(), Duration::from_micros(200));
-    let always = Handover::<AtomicBool>::new(Duration::ZERO);
-    always.adapt(false);
-    assert_eq!(always.away(), Duration::ZERO);
+fn a_rank_pinned_to_a_processor_of_a_busy_host_is_served_after_the_usual_time() {
+    let worker = Visited { handover: Handover::new(TakeOver::new(AWAY, true)), system: Noted::default() };
+    worker.handover.arrive(&worker.system);
+    worker.system.set_packets(true);
+    let mut pressure = Pressure::default();
+    worker.handover.take_over(&worker, &worker.system, &mut pressure);
+    assert!(!pressure.is_oversubscribed());
+    assert!(worker.system.turns.into_inner() > 0, "its caller is away, and the thread leaves it at that");
 }
 
 /// A worker of one turn, in which a caller comes and goes.
@@ -413,6 +388,7 @@ struct Visited {
 struct Noted {
     timers: AtomicU32,
     packets: AtomicBool,
+    turns: AtomicU32,
 }
 
 impl Watch for Noted {
@@ -427,12 +403,17 @@ impl Watch for Noted {
     }
 
     fn wake(&self) {}
+
+    fn run_queue(&self) -> Option<RunQueue> {
+        Some(RunQueue { runnable: 64, processors: 64, usable: 1 })
+    }
 }
 
 struct OneTurn<'a>(&'a Visited);
 
 impl Hold for OneTurn<'_> {
     fn turn(&mut self) -> bool {
+        self.0.system.turns.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         // The caller finds the engine taken, and goes again.
         self.0.handover.present.set(true);
         true
@@ -460,11 +441,19 @@ impl Drop for OneTurn<'_> {
 impl Seat for Visited {
     type Hold<'a> = OneTurn<'a>;
 
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
     fn quiet_for(&self) -> Duration {
-        Duration::MAX
+        AWAY
     }
 
     fn processor(&self) -> Option<u32> {
+        None
+    }
+
+    fn caller(&self) -> Option<u32> {
         None
     }
 
@@ -479,9 +468,10 @@ impl Seat for Visited {
 
 #[test]
 fn the_thread_that_gives_way_to_a_caller_leaves_a_timer_behind() {
-    let worker = Visited { handover: Handover::new(Duration::from_micros(200)), system: Noted::default() };
+    let worker = Visited { handover: Handover::new(TakeOver::new(AWAY, true)), system: Noted::default() };
     worker.system.set_packets(true);
-    assert_eq!(worker.handover.take_over(&worker, &worker.system), None, "it sleeps until it is needed");
+    let next = worker.handover.take_over(&worker, &worker.system, &mut Pressure::default());
+    assert_eq!(next, None, "it sleeps until it is needed");
     assert!(!worker.system.packets.get(), "packets are the caller's");
     assert_eq!(worker.system.timers.into_inner(), 1, "else nobody would look when the caller has gone");
 }
