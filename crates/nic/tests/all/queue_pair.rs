@@ -46,8 +46,12 @@ fn send(nic: &SimulatedNic, queue_pair: &Arc<QueuePair>) {
 impl Connected {
     /// The NIC's own thread would run it; there is none here.
     fn by(offer: Offer) -> Self {
+        Self::run_by(Progress::Thread, offer)
+    }
+
+    fn run_by(progress: Progress, offer: Offer) -> Self {
         let world = World::new(5, Behaviour::default());
-        let nic = world.nic(Settings { progress: Progress::Thread, ..Settings::default() });
+        let nic = world.nic(Settings { progress, ..Settings::default() });
         let domain = nic.registry().allocate_domain().unwrap();
         let completions = nic.create_completion_queue(16).unwrap();
         let queue_pair = nic.create_queue_pair(&attributes(domain, &completions)).unwrap();
@@ -85,6 +89,19 @@ fn what_was_posted_and_not_taken_is_flushed_once_and_lets_go_of_its_memory() {
     }
     assert!(completions.take().is_none(), "and no other");
     assert_eq!(region.deregister().map(|bytes| bytes.len()).ok(), Some(300), "nothing uses it any more");
+}
+
+/// An event loop that has handed the engine over, and posts before it sleeps.
+#[test]
+fn a_post_takes_the_engine_back_until_it_is_handed_over_again() {
+    for (progress, takes_back) in [(Progress::Hybrid, true), (Progress::Caller, false), (Progress::Thread, false)] {
+        let Connected { nic, queue_pair, .. } = &Connected::run_by(progress, Offer::default());
+        nic.watch();
+        assert!(!nic.watch_again(), "{progress:?}: it is handed over");
+        send(nic, queue_pair);
+        assert_eq!(nic.watch_again(), takes_back, "{progress:?}: the post may have taken it back");
+        assert!(!nic.watch_again(), "{progress:?}: it is handed over again");
+    }
 }
 
 #[test]

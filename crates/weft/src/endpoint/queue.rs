@@ -61,10 +61,9 @@ impl EventQueue {
         if let Some(event) = self.take() {
             return Some(event);
         }
-        if self.inner.handed_over.take() {
-            return None;
+        if !self.inner.opened.stays_handed_over(&self.inner.handed_over) {
+            self.inner.opened.nic.progress_as_caller();
         }
-        self.inner.opened.nic.progress_as_caller();
         self.take()
     }
 
@@ -108,7 +107,8 @@ impl EventQueue {
     /// [`EventQueue::acknowledge`], poll until nothing is left, and arm again.
     ///
     /// Arming hands the NIC over to its own thread, where it has one. The first poll after that which finds nothing
-    /// leaves it there; the next one takes it back, for who polls again does not sleep.
+    /// leaves it there, or hands it over again if a request has taken it back; the next one takes it back, for a thread
+    /// that polls again does not sleep.
     pub fn arm(&self) {
         self.inner.armed.store(true, Ordering::SeqCst);
         self.inner.opened.hand_over(&self.inner.handed_over);

@@ -62,10 +62,9 @@ impl CompletionQueue {
         if let Some(completion) = self.take() {
             return Some(completion);
         }
-        if self.handed_over.take() {
-            return None;
+        if !self.opened.stays_handed_over(&self.handed_over) {
+            self.progress();
         }
-        self.progress();
         self.take()
     }
 
@@ -76,10 +75,12 @@ impl CompletionQueue {
             return 0;
         }
         let count = self.queue.take_into(out, most);
-        if count > 0 || self.handed_over.take() {
+        if count > 0 {
             return count;
         }
-        self.progress();
+        if !self.opened.stays_handed_over(&self.handed_over) {
+            self.progress();
+        }
         self.queue.take_into(out, most)
     }
 
@@ -121,7 +122,8 @@ impl CompletionQueue {
     /// [`CompletionQueue::acknowledge`], poll until nothing is left, and arm again.
     ///
     /// With [`Progress::Hybrid`] arming hands the NIC over to its own thread. The first poll after that which finds
-    /// nothing leaves it there; the next one takes it back, for who polls again does not sleep.
+    /// nothing leaves it there, or hands it over again if a post has taken it back; the next one takes it back, for a
+    /// thread that polls again does not sleep.
     ///
     /// With [`Progress::Caller`] and [`Progress::Summon`] nobody runs the NIC while its only thread sleeps, so the
     /// descriptor also becomes readable when any connection of the NIC has something to do: polling then may find

@@ -59,6 +59,17 @@ impl Opened {
         handed_over.0.store(progress.is_automatic(), Ordering::Relaxed);
     }
 
+    /// A poll has found nothing. Whether it is the first since the NIC was handed over, and leaves it there: the
+    /// calling thread sleeps next. Hands it over again if a request that was posted meanwhile has taken it back, for
+    /// nothing would run it until the caller counts as away.
+    pub(crate) fn stays_handed_over(&self, handed_over: &HandedOver) -> bool {
+        let is_first = handed_over.take();
+        if is_first {
+            self.nic.watch_again();
+        }
+        is_first
+    }
+
     /// Whether this process may use it.
     pub(crate) fn here(&self) -> Result<(), Error> {
         if self.nic.is_owner_process() { Ok(()) } else { Err(Error::Forked) }
@@ -243,6 +254,13 @@ impl Context {
     /// This thread is about to sleep on a descriptor of its own: something else must run the NIC from now on.
     pub fn watch(&self) {
         self.nic().watch();
+    }
+
+    /// This thread has found nothing after [`Context::watch`], and sleeps next. A request that it has posted in between
+    /// may have taken the NIC back, and nothing runs it then until the thread counts as away ([`Settings::away`]).
+    /// Hands it over again if that is so, and returns whether it was. Queues that are armed do that by themselves.
+    pub fn watch_again(&self) -> bool {
+        self.nic().watch_again()
     }
 
     /// What the NIC has done so far; zeros in a callback.
