@@ -3,6 +3,7 @@
 //! - a crate uses only crates of lower levels, in its tests and build scripts as well as in its code
 //!   (`docs/architecture.md`);
 //! - `weft-nic` names neither an operating system nor an emulated network;
+//! - only tests use `weft-testing`, and what it has for them is not written again elsewhere;
 //! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code;
 //! - every crate from outside has its reason in `docs/dependencies.md`;
 //! - no line of Rust is wider than [`COLUMNS`], comments and strings included, which rustfmt leaves as they are;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 /// Every crate that there is or will be, lowest level first. A new one gets its place here before it gets content.
 const LEVELS: [&[&str]; 9] = [
-    &["weft-base", "weft-lock"],
+    &["weft-base", "weft-lock", "weft-testing"],
     &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric", "weft-ring", "weft-collective", "weft-emulate"],
     &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-scenario"],
     &["weft-nic", "weft-link"],
@@ -50,9 +51,29 @@ const TESTED_IN: [(&str, &str); 1] = [
     ("weft-nic", "weft-simulate"),
 ];
 
-/// Crates that exist for unsafe code: memory, the operating system, a C interface.
-const UNSAFE: [&str; 6] =
-    ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider", "weft-verbs-abi", "weft-mpi"];
+/// The crate of what tests share.
+const FOR_TESTS: &str = "weft-testing";
+
+/// What it has, as other tests began to write it again, and what to use.
+const SHARED: [(&str, &str); 2] = [
+    ("impl GlobalAlloc for", "weft_testing::CountingAllocator counts what a thread allocates"),
+    ("::from_secs(120)", "weft_testing::PATIENCE is how long a test waits before it fails"),
+];
+
+/// Folders whose tests have their own still, and files with counters of another kind: of a whole process, with a trace.
+const OWN: [&str; 7] = [
+    "crates/testing/",
+    "crates/cli/tests/",
+    "crates/lab/tests/",
+    "crates/wan/tests/",
+    "crates/weft/tests/connection_memory.rs",
+    "crates/weft/tests/zero_allocations.rs",
+    "crates/fuzz/",
+];
+
+/// Crates that exist for unsafe code: memory, the operating system, a C interface, allocators of tests.
+const UNSAFE: [&str; 7] =
+    ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider", "weft-verbs-abi", "weft-mpi", "weft-testing"];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
@@ -70,6 +91,8 @@ struct Package {
     name: String,
     /// Crates of this workspace that it uses, in code, tests or build script.
     uses: Vec<String>,
+    /// Those of them that more than its tests use.
+    ships: Vec<String>,
     /// Crates from outside that it uses.
     outside: BTreeSet<String>,
     /// Files at which its library and its programs begin.
@@ -106,6 +129,32 @@ fn lines_fit_their_columns() {
         (path.trim_start_matches('/'), text.as_str())
     }));
     assert!(wrong.is_empty(), "\n\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn what_tests_share_is_written_once() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut files = Vec::new();
+    collect_rust(&root.join("crates"), &mut files);
+    let inside = files.iter().map(|(path, text)| {
+        let path = path.strip_prefix(root.to_str().expect("a path in UTF-8")).expect("below the root");
+        (path.trim_start_matches('/'), text.as_str())
+    });
+    let wrong = written_again(inside.filter(|(path, _)| path.contains("tests") || path.ends_with("epoll_watch.rs")));
+    assert!(wrong.is_empty(), "\n\n{}\n", wrong.join("\n"));
+    let again = written_again([("crates/a/tests/b.rs", "const PATIENCE: Duration = Duration::from_secs(120);")]);
+    assert!(matches!(&again[..], [one] if one.starts_with("crates/a/tests/b.rs")), "{again:?}");
+}
+
+/// What of [`SHARED`] these files have of their own.
+fn written_again<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let foreign = files.into_iter().filter(|(path, _)| !OWN.iter().any(|own| path.starts_with(own)));
+    foreign
+        .flat_map(|(path, text)| {
+            let found = SHARED.into_iter().filter(move |(sign, _)| text.contains(sign));
+            found.map(move |(_, instead)| format!("{path}: {instead}"))
+        })
+        .collect()
 }
 
 #[test]
@@ -169,7 +218,9 @@ fn package(value: &Value) -> Package {
         list(&target["kind"]).any(|kind| kind != "test" && kind != "custom-build" && kind != "example")
     };
     let roots = list(&value["targets"]).filter(begins);
+    let shipped = uses.iter().filter(|dependency| dependency["kind"] != "dev");
     Package {
+        ships: shipped.map(|dependency| text(&dependency["name"])).collect(),
         uses: uses.into_iter().map(|dependency| text(&dependency["name"])).collect(),
         outside: outside.into_iter().map(|dependency| text(&dependency["name"])).collect(),
         roots: roots.map(|target| text(&target["src_path"])).collect(),
@@ -192,6 +243,9 @@ fn check(packages: &[Package], read: impl Fn(&str) -> String) -> Vec<String> {
         match level_of(&package.name) {
             Some(level) => broken.extend(package.uses.iter().filter_map(|used| refuse(&package.name, level, used))),
             None => broken.push(unknown(&package.name)),
+        }
+        if package.ships.iter().any(|used| used == FOR_TESTS) {
+            broken.push(format!("{} uses {FOR_TESTS}, which is for tests: make it a dev-dependency.", package.name));
         }
         for root in &package.roots {
             broken.extend(judge_root(&package.name, root, &read(root)));
@@ -370,6 +424,14 @@ fn a_crate_without_a_level_is_told_what_to_do() {
     assert!(matches!(&broken[..], [one] if one.contains("put it into LEVELS")), "{broken:?}");
     let broken = judge(&[("weft-nic", &["weft-new"], CLEAN)], None);
     assert!(matches!(&broken[..], [one] if one.starts_with("weft-new has no level")), "{broken:?}");
+}
+
+#[test]
+fn only_tests_use_the_crate_for_tests() {
+    let crates: [(&str, &[&str], &str); 2] = [("weft-testing", &[], OPEN), ("weft-ring", &["weft-testing"], CLEAN)];
+    assert_eq!(judge(&crates, Some("dev")), [""; 0]);
+    let broken = judge(&crates, None);
+    assert!(matches!(&broken[..], [one] if one.starts_with("weft-ring uses weft-testing")), "{broken:?}");
 }
 
 #[test]

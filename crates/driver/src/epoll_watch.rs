@@ -108,11 +108,11 @@ mod tests {
     use std::thread;
     use std::time::Instant;
 
+    use weft_testing::PATIENCE;
+
     use super::*;
     use crate::EventFd;
 
-    /// Only a failure takes this long.
-    const PATIENCE: Duration = Duration::from_secs(120);
     /// A sleep that times out takes at least this long.
     const BRIEF: Duration = Duration::from_millis(10);
     const FAR: Duration = Duration::from_secs(3600);

@@ -21,7 +21,7 @@ mod connecting;
 mod silence;
 mod waiting;
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+const PATIENCE: Option<Duration> = Some(weft_testing::PATIENCE);
 const READ: Interest = Interest { readable: true, writable: false, least: 1 };
 const WRITE: Interest = Interest { readable: false, writable: true, least: 1 };
 const NOTHING: Interest = Interest { readable: false, writable: false, least: 1 };

@@ -4,43 +4,15 @@
 
 mod world;
 
-use core::cell::Cell;
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, Layout, System};
 
 use weft_base::{Gather, Time};
 use weft_edge::{Batch, Connection, Meta, Options, Piece, Segment, Settings, Sink, Source, Verdict};
+use weft_testing::CountingAllocator;
 use world::{address, established};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-    static BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-fn count(allocations: usize, bytes: i64) {
-    ALLOCATIONS.set(ALLOCATIONS.get() + allocations);
-    BYTES.set(BYTES.get() + bytes);
-}
-
-// SAFETY: All calls are passed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(1, layout.size() as i64);
-        // SAFETY: As for this function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(0, -(layout.size() as i64));
-        // SAFETY: As for this function.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// The maximum heap memory of a connection before it is used, and after one message: with 48 KiB for the queues above
 /// it, 64 KiB for all of a connection.
@@ -170,9 +142,9 @@ fn settings() -> Settings {
 
 /// Bytes that a new connection allocates.
 fn of_a_new_one(settings: &Settings) -> i64 {
-    let before = BYTES.get();
+    let before = ALLOCATOR.bytes();
     let connection = Connection::new(&established(0, settings), settings, Time::ZERO);
-    let bytes = BYTES.get() - before;
+    let bytes = ALLOCATOR.bytes() - before;
     drop(connection);
     bytes
 }
@@ -183,8 +155,8 @@ fn memory_is_made_when_it_is_used_and_goes_back() {
     let new = of_a_new_one(&settings);
     assert!(new <= MOST_IDLE, "a connection that was never used has {new} bytes");
     let mut pair = Pair::new(&settings);
-    let others = BYTES.get() - 2 * new;
-    let each = || (BYTES.get() - others) / 2;
+    let others = ALLOCATOR.bytes() - 2 * new;
+    let each = || (ALLOCATOR.bytes() - others) / 2;
 
     pair.exchange(1);
     let used = each();
@@ -204,15 +176,15 @@ fn memory_is_made_when_it_is_used_and_goes_back() {
 fn once_it_has_grown_nothing_is_allocated() {
     let mut pair = Pair::new(&settings());
     pair.exchange(5000);
-    let before = ALLOCATIONS.get();
+    let before = ALLOCATOR.calls();
     for messages in [1, 10, 2000, 1] {
         pair.exchange(messages);
         pair.rest(Duration::from_millis(100));
     }
-    assert_eq!(ALLOCATIONS.get(), before);
+    assert_eq!(ALLOCATOR.calls(), before);
     // The counter counts.
     drop(core::hint::black_box(Box::new(1)));
-    assert!(ALLOCATIONS.get() > before);
+    assert!(ALLOCATOR.calls() > before);
 }
 
 /// It answers for some time yet, and needs no memory for that.
@@ -221,11 +193,11 @@ fn a_connection_that_is_over_gives_all_back_at_once() {
     let settings = settings();
     let new = of_a_new_one(&settings);
     let mut pair = Pair::new(&settings);
-    let others = BYTES.get() - 2 * new;
+    let others = ALLOCATOR.bytes() - 2 * new;
     pair.exchange(5000);
     pair.ends[0].0.abort(b"");
     (0..2).for_each(|_| pair.turn());
     assert!(!pair.ends[0].0.is_over());
-    let left = (BYTES.get() - others) / 2;
+    let left = (ALLOCATOR.bytes() - others) / 2;
     assert!(left <= MOST_AFTER_A_MESSAGE, "it has kept {left}");
 }

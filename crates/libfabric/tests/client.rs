@@ -1,11 +1,9 @@
 //! Two endpoints of a real provider talk to each other, when libfabric is installed.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weft_libfabric::{Completion, Endpoint, Error, Fabric, Library, Local, Operation, PeerAddress, Posted, Slots};
-
-/// Long enough for any machine: only a provider that hangs takes it.
-const PATIENCE: Duration = Duration::from_secs(120);
+use weft_testing::PATIENCE;
 
 const TAG: u64 = 0x77;
 

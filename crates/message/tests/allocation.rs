@@ -2,37 +2,15 @@
 //!
 //! Allocations are counted per thread: the test runner's thread allocates too, at any time.
 
-use core::cell::Cell;
-use std::alloc::{GlobalAlloc, Layout, System};
-
 use weft_base::{PeerId, Time};
 use weft_message::{
     BufferId, CallId, Failure, Host, Machine, Match, Parts, Receive, Received, RemotePart, Send, Settings, Terms,
     Ticket,
 };
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: All calls are passed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: As for this function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: As for this function.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use weft_testing::CountingAllocator;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Counts completions. It has no memory.
 #[derive(Default)]
@@ -149,16 +127,16 @@ fn short_messages_allocate_nothing_once_warm() {
         exchange(&mut a, &mut b, &mut packet);
         exchange(&mut b, &mut a, &mut packet);
     }
-    let before = ALLOCATIONS.get();
+    let before = ALLOCATOR.calls();
     for _ in 0..1000 {
         exchange(&mut a, &mut b, &mut packet);
         exchange(&mut b, &mut a, &mut packet);
     }
-    assert_eq!(ALLOCATIONS.get(), before);
+    assert_eq!(ALLOCATOR.calls(), before);
     for end in [a, b] {
         assert_eq!((end.host.sent, end.host.received, end.host.answered), (1010 * 32, 1010 * 32, 1010));
     }
     // The counter counts.
     drop(core::hint::black_box(Box::new(1)));
-    assert!(ALLOCATIONS.get() > before);
+    assert!(ALLOCATOR.calls() > before);
 }

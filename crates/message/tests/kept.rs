@@ -1,38 +1,15 @@
 //! The memory that a machine keeps because of its peers, in bytes of the allocator, is within the limit of its
 //! settings.
 
-use core::cell::Cell;
-use std::alloc::{GlobalAlloc, Layout, System};
-
 use weft_base::{PeerId, Stag, Time};
 use weft_message::{
     BufferId, CallId, Failure, Host, Machine, Match, Parts, Receive, Received, RemotePart, Settings, Terms, Ticket,
 };
+use weft_testing::CountingAllocator;
 use weft_wire::message::{Class, Envelope, PACKET_HEADER_LENGTH, PacketHeader, Record};
 
-struct Counting;
-
-thread_local! {
-    static LIVE: Cell<i64> = const { Cell::new(0) };
-}
-
-// SAFETY: All calls are passed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.set(LIVE.get() + layout.size() as i64);
-        // SAFETY: As for this function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.set(LIVE.get() - layout.size() as i64);
-        // SAFETY: As for this function.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// It reads at once, and answers calls with the maximum length.
 #[derive(Default)]
@@ -152,7 +129,7 @@ fn flood(first: usize, receives: bool) -> i64 {
     let terms = Terms { packet_bytes: settings.packet_bytes, data_credits: 1, control_credits: 1 };
     let mut out = vec![0; settings.packet_bytes as usize];
     let mut host = Nobody { reads: Vec::with_capacity(1 << 14), calls: Vec::with_capacity(1 << 10) };
-    let before = LIVE.get();
+    let before = ALLOCATOR.bytes();
     let mut machine = Machine::new(settings, 1);
     let mut most = 0;
     for _ in 0..2 {
@@ -164,7 +141,7 @@ fn flood(first: usize, receives: bool) -> i64 {
                         break;
                     }
                     go_on(&mut machine, &mut host, &mut out);
-                    most = most.max(LIVE.get() - before);
+                    most = most.max(ALLOCATOR.bytes() - before);
                 }
                 let wanted = Match { tag: 1, ignore: 0 };
                 while receives && machine.peek(Some(peer), Some(wanted), None).is_some() {
@@ -172,7 +149,7 @@ fn flood(first: usize, receives: bool) -> i64 {
                         Receive { source: Some(peer), matching: Some(wanted), length: 9000, many: None, user: () };
                     machine.receive(post, &mut host);
                     go_on(&mut machine, &mut host, &mut out);
-                    most = most.max(LIVE.get() - before);
+                    most = most.max(ALLOCATOR.bytes() - before);
                 }
             }
         }

@@ -4,9 +4,6 @@
 
 mod pair;
 
-use core::cell::Cell;
-use std::alloc::{GlobalAlloc, Layout, System};
-
 use pair::{Pair, Rights, gather, inline, send, target};
 use weft_base::Slice;
 use weft_memory::LocalRight;
@@ -14,29 +11,10 @@ use weft_rdmap::{
     Arrival, AtomicCode, HEAD_LENGTH, Operation, ReceiveRequest, RequestFlags, SegmentPayload, SendRequest, Stream,
     Verdict,
 };
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: Everything is handed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: As for this function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: As for this function.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use weft_testing::CountingAllocator;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn nothing_is_allocated_after_the_start() {
@@ -49,7 +27,7 @@ fn nothing_is_allocated_after_the_start() {
     for round in 0..202 {
         // The first segments that come before their turn make room for as many; from then on it is there.
         if round == 2 {
-            before = ALLOCATIONS.get();
+            before = ALLOCATOR.calls();
         }
         for id in 0..2 {
             let sink = local.slice(2048 + id * 512, 512);
@@ -73,10 +51,10 @@ fn nothing_is_allocated_after_the_start() {
         let received = core::iter::from_fn(|| b.stream.poll_receive_completion()).count();
         assert_eq!((sent, received), (5, 2));
     }
-    assert_eq!(ALLOCATIONS.get(), before);
+    assert_eq!(ALLOCATOR.calls(), before);
     // The counter counts.
     drop(core::hint::black_box(Box::new(1)));
-    assert!(ALLOCATIONS.get() > before);
+    assert!(ALLOCATOR.calls() > before);
 }
 
 fn operations(stag: weft_base::Stag, base: u64, local: Slice) -> [Operation; 5] {

@@ -1,47 +1,17 @@
 //! What connections weigh, in bytes that are allocated: next to nothing until there is something in their buffers, and
 //! next to nothing again when they are idle. Each thread counts for itself.
 
-use core::cell::Cell;
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, Layout, System};
 
 use weft_base::{StreamPosition, Time};
 use weft_tcp::{Answer, Connection, Flow, InitialNumbers, Listener, Settings};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-    static BYTES: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    BYTES.set(BYTES.get() + bytes);
-    MOST.set(MOST.get().max(BYTES.get()));
-}
-
-// SAFETY: Everything is handed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        count(layout.size().cast_signed());
-        // SAFETY: As for this function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
-        // SAFETY: As for this function.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use weft_testing::CountingAllocator;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// What a connection may weigh that has nothing in its buffers: itself, and memory for a few segments.
-const IDLE_BYTES: isize = 8192;
+const IDLE_BYTES: i64 = 8192;
 
 /// Two ends of a connection, and no network between them.
 struct Pair {
@@ -110,21 +80,21 @@ fn listener() -> Listener {
 fn a_connection_weighs_little_before_its_first_byte_and_when_it_is_idle() {
     let mut listener = listener();
     let bytes = vec![7; 3_000_000];
-    let before = BYTES.get();
+    let before = ALLOCATOR.bytes();
     let mut pairs: Vec<_> = (0..100).map(|port| Pair::new(&mut listener, port, Time::ZERO)).collect();
-    let young = (BYTES.get() - before) / 200;
+    let young = (ALLOCATOR.bytes() - before) / 200;
     assert!(young < IDLE_BYTES, "{young} bytes for each end that has sent nothing");
     for pair in &mut pairs {
         pair.send(&bytes);
     }
-    let busy = (BYTES.get() - before) / 200;
+    let busy = (ALLOCATOR.bytes() - before) / 200;
     assert!(busy > IDLE_BYTES, "they keep buffers for a while: {busy} bytes");
     for pair in &mut pairs {
         let latest = pair.ends.iter().filter_map(|end| end.next_timeout()).max();
         assert!(latest.is_some_and(|at| at <= pair.now + Duration::from_secs(1)), "who owns it is told when");
         pair.pass(Duration::from_secs(2));
     }
-    let idle = (BYTES.get() - before) / 200;
+    let idle = (ALLOCATOR.bytes() - before) / 200;
     assert!(idle < IDLE_BYTES, "{idle} bytes for each end that is idle");
     // And they work as before.
     pairs[0].send(&bytes);
@@ -134,21 +104,21 @@ fn a_connection_weighs_little_before_its_first_byte_and_when_it_is_idle() {
 fn a_thousand_connections_come_and_go_ten_times() {
     let mut listener = listener();
     let bytes = vec![7; 50_000];
-    let before = BYTES.get();
+    let before = ALLOCATOR.bytes();
     let mut peaks = Vec::new();
     for round in 0..10 {
-        MOST.set(BYTES.get());
+        ALLOCATOR.forget_most();
         let mut pairs: Vec<_> =
             (0..1000).map(|port| Pair::new(&mut listener, port, Time::from_nanos(round * 100_000_000_000))).collect();
         for pair in &mut pairs {
             pair.send(&bytes);
         }
         drop(pairs);
-        peaks.push(MOST.get() - before);
+        peaks.push(ALLOCATOR.most() - before);
     }
     assert!(peaks.iter().all(|peak| *peak < 2 * peaks[0]), "{peaks:?}");
     assert!(peaks[0] < 2000 * 200_000, "what 50 KB take and no more: {peaks:?}");
-    let left = BYTES.get() - before;
+    let left = ALLOCATOR.bytes() - before;
     assert!(left < 100_000, "{left} bytes are left");
 }
 
@@ -158,7 +128,7 @@ fn a_busy_connection_allocates_nothing() {
     let bytes = vec![7; 4_000_000];
     // The window grows for some time, and what is kept of segments with it.
     (0..4).for_each(|_| pair.send(&bytes));
-    let before = ALLOCATIONS.get();
+    let before = ALLOCATOR.calls();
     pair.send(&bytes);
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(ALLOCATOR.calls() - before, 0);
 }

@@ -56,6 +56,6 @@ fn callers_that_say_nothing_leave_the_program_its_descriptors() {
     assert!(turns < MOST_TURNS, "{turns} turns in a second for nothing");
     // And who says what it wants is served.
     active.start_connect(address, &ConnectOptions::default()).unwrap();
-    listener.accept(Some(Duration::from_secs(120))).expect("a request").accept(&passive, &[]).unwrap();
+    listener.accept(Some(weft_testing::PATIENCE)).expect("a request").accept(&passive, &[]).unwrap();
     active.wait_connected(PATIENCE).unwrap();
 }

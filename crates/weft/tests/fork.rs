@@ -21,7 +21,7 @@ use weft::verbs::{
 };
 
 /// A child needs nothing like this long.
-const LIFETIME: Duration = Duration::from_secs(120);
+const LIFETIME: Duration = weft_testing::PATIENCE;
 /// What a child says when all was as it should be.
 const FINE: i32 = 42;
 

@@ -22,9 +22,10 @@ use weft::verbs::{
     WorkRequest,
 };
 use weft_base::{Random, Waker};
+use weft_testing::until;
 
 /// What is on its way arrives within this, whoever is there.
-const AWAY: Duration = Duration::from_secs(120);
+const AWAY: Duration = weft_testing::PATIENCE;
 
 /// So many turns of a caller are enough to compare them with those of the NIC's thread.
 const ENOUGH_TURNS: u64 = 50_000;
@@ -42,15 +43,6 @@ fn every_kind() -> impl Iterator<Item = Kind> {
     let others = [Progress::Thread, Progress::Caller, Progress::Summon].map(Kind::plain);
     let several = Kind { engines: 3, ..Kind::plain(Progress::Thread) };
     kinds().into_iter().chain(others).chain([several])
-}
-
-/// Looks until this is so, without a call of the NIC.
-fn look_until(done: impl Fn() -> bool, what: &str) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < AWAY, "{what}");
-        thread::yield_now();
-    }
 }
 
 // --- many threads
@@ -129,7 +121,7 @@ fn long_answers_of_many_connections_come_while_nobody_calls_in() {
                 active.queue_pair.post(read.id(1)).unwrap();
             }
             for sink in &sinks {
-                look_until(|| sink.load_u64(last, Ordering::Acquire).unwrap() == expected, "the end of an answer");
+                until(|| sink.load_u64(last, Ordering::Acquire).unwrap() == expected, "the end of an answer");
             }
             for ((active, _), sink) in ends.iter().zip(&sinks) {
                 active.done(1);
@@ -224,17 +216,17 @@ fn a_stream_arrives_while_the_caller_comes_and_goes() {
             while start.elapsed() < away {
                 std::hint::spin_loop();
             }
-            look_until(
+            until(
                 || flags.load_u64(0, Ordering::Acquire).unwrap() >= round,
                 "what came while the caller was away was not seen to",
             );
         }
         // The stream beside it has gone on all the time, and goes on while nobody is here.
         let before = flags.load_u64(8, Ordering::Acquire).unwrap();
-        look_until(|| flags.load_u64(8, Ordering::Acquire).unwrap() > before + 100, "the stream has stopped");
+        until(|| flags.load_u64(8, Ordering::Acquire).unwrap() > before + 100, "the stream has stopped");
         peer.tell("stop");
         let sent: u64 = peer.ask().parse().unwrap();
-        look_until(|| flags.load_u64(8, Ordering::Acquire).unwrap() == sent, "not all has arrived");
+        until(|| flags.load_u64(8, Ordering::Acquire).unwrap() == sent, "not all has arrived");
         while heard < ROUNDS {
             end.next();
             heard += 1;
@@ -315,7 +307,7 @@ fn who_does_nothing_but_post_receives_as_well() {
         let there = RemoteMemory { stag, offset: 0 };
         for round in 1..=5 {
             peer.tell("write");
-            look_until(
+            until(
                 || {
                     // Nobody asks for completions, and there are none to be seen.
                     let write = WorkRequest::write(sink.slice(..).unwrap(), there).unsignaled();
@@ -335,7 +327,7 @@ fn who_does_nothing_but_post_receives_as_well() {
         };
         // With several engines, the thread of the connection's own does what this one posts.
         if kind.engines == 1 {
-            look_until(post, "a caller that only posts runs no turn");
+            until(post, "a caller that only posts runs no turn");
         }
         peer.tell("end");
         assert!(peer.end().success());
@@ -444,7 +436,7 @@ fn the_nic_calls_for_an_application_that_is_away() {
         let before = count();
         peer.tell("write");
         assert_eq!(peer.ask(), "done");
-        look_until(|| count() > before, "something waits and nobody is called");
+        until(|| count() > before, "something waits and nobody is called");
         assert!(arrived() < round, "nobody was called for, and yet it is here");
         pair.context.progress();
         let start = Instant::now();
@@ -490,7 +482,7 @@ fn counters_tell_who_ran_it() {
     peer.tell("write");
     assert_eq!(peer.ask(), "done");
     let arrived = || pair.flags.load_u64(0, Ordering::Acquire).unwrap();
-    look_until(|| arrived() == 1, "the first write");
+    until(|| arrived() == 1, "the first write");
 
     let before = pair.context.counters();
     // A caller that looks in vain gives its core away, so beside busy processes a few looks take a second.
@@ -519,7 +511,7 @@ fn counters_tell_who_ran_it() {
     for round in 2..=10 {
         peer.tell("write");
         assert_eq!(peer.ask(), "done");
-        look_until(|| arrived() == round, "nobody is here, so the thread is");
+        until(|| arrived() == round, "nobody is here, so the thread is");
     }
     let left = pair.context.counters();
     assert!(left.take_overs > before.take_overs, "{left:?}");
@@ -569,13 +561,13 @@ fn a_process_exits_in_the_middle_of_traffic_and_its_peer_sees_the_end() {
         for _ in 0..10 {
             let (pair, mut peer) = serve(test, kind);
             pair.end.queue_pair.post_receive(1, &[]).unwrap();
-            look_until(|| pair.flags.load_u64(0, Ordering::Acquire).unwrap() > 0, "a stream");
+            until(|| pair.flags.load_u64(0, Ordering::Acquire).unwrap() > 0, "a stream");
             peer.tell("exit");
             assert_eq!(peer.end().code(), Some(7));
             let receive = pair.end.next();
             assert_eq!((receive.id, receive.status), (1, Status::Flushed));
             // The state follows the last completion: the NIC's thread may be just there.
-            look_until(|| pair.end.queue_pair.state().has_ended(), "the end");
+            until(|| pair.end.queue_pair.state().has_ended(), "the end");
         }
     }
 }

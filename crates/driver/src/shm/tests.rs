@@ -23,7 +23,7 @@ use crate::{HostListener, HostNetwork, HostPort};
 
 mod lending;
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+const PATIENCE: Option<Duration> = Some(weft_testing::PATIENCE);
 const READ: Interest = Interest { readable: true, writable: false, least: 1 };
 const WRITE: Interest = Interest { readable: false, writable: true, least: 1 };
 const NOTHING: Interest = Interest { readable: false, writable: false, least: 1 };

@@ -15,7 +15,7 @@ use weft_memory::{Access, Limits, Registry};
 use super::*;
 use crate::TcpNetwork;
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+const PATIENCE: Option<Duration> = Some(weft_testing::PATIENCE);
 const READ: Interest = Interest { readable: true, writable: false, least: 1 };
 const WRITE: Interest = Interest { readable: false, writable: true, least: 1 };
 const PLAIN: DatagramOptions = DatagramOptions { buffer_bytes: None, offload: false };

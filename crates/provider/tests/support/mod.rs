@@ -13,7 +13,7 @@ use weft_libfabric::abi::errno::{FI_EAGAIN, FI_EAVAIL};
 use weft_libfabric::abi::*;
 
 /// Time limit of anything.
-pub const LONG: Duration = Duration::from_secs(120);
+pub const LONG: Duration = weft_testing::PATIENCE;
 
 pub const EAGAIN: isize = -(FI_EAGAIN as isize);
 pub const EAVAIL: isize = -(FI_EAVAIL as isize);

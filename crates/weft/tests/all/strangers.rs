@@ -362,7 +362,7 @@ fn a_good_client_is_served_though_all_places_are_taken_by_callers_that_say_nothi
         domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap()
     });
     active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
-    listener.accept(Some(Duration::from_secs(120))).expect("a request").accept(&passive, &[]).unwrap();
+    listener.accept(Some(weft_testing::PATIENCE)).expect("a request").accept(&passive, &[]).unwrap();
     active.wait_connected(PATIENCE).unwrap();
     drop(silent);
 }

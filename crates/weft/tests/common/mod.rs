@@ -12,7 +12,7 @@ use weft::verbs::{
 
 /// Nothing here takes this long, on a machine that is busy with other things either; a test that waits in vain fails
 /// then.
-pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+pub(crate) const PATIENCE: Option<Duration> = Some(weft_testing::PATIENCE);
 
 /// An address of this host at which no program listens, and what keeps others from listening there: as long as it is
 /// held, the port is that of a connection.
