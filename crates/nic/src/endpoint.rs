@@ -222,11 +222,12 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     /// As [`MessageEndpoint::with`], for an endpoint that is being closed. Not in a callback.
     fn ask<R>(&self, act: impl FnOnce(&mut EndpointEngine, &mut Engine<N, C>) -> R) -> Option<R> {
         let worker = self.worker();
-        // Where callers run the engine they take it if nobody has it; else its thread must be told, for it may sleep.
+        // Where callers run the engine they take it if no thread has it; else its thread must be told, for it may
+        // sleep.
         let visited = self.nic.settings().progress.caller_runs().then(|| worker.visit(Runner::Visitor)).flatten();
         let mut held = visited.unwrap_or_else(|| worker.command());
         let result = held.with_endpoint(self.number, act);
-        if held.beats() {
+        if held.is_heartbeat() {
             held.turn();
         }
         result

@@ -1,5 +1,5 @@
-//! The event loop: look at what has work, do it, never block. Whoever holds the engine is the NIC. How connections come
-//! and go is in `arrivals`.
+//! The event loop: look at what has work, do it, never block. The thread that holds the engine is the NIC. How
+//! connections come and go is in `arrivals`.
 
 /// What a lower layer may use of an engine. No method: the rest of the engine is used beside it.
 macro_rules! io {
@@ -59,7 +59,7 @@ use crate::error::PostError;
 use crate::ids::{LinkKey, Runner, UpperId};
 use crate::lower::{Carrier, DatagramKey, Datagrams as _, Inbox, Io, Names, Passed, Pollable as _, Setup as _};
 use crate::policy::arming::asks_system;
-use crate::policy::constants::{CLOCK_EVERY_TURNS, LONGEST_DOZE};
+use crate::policy::constants::{CLOCK_EVERY_TURNS, LONGEST_LOW_WATER};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
@@ -122,7 +122,7 @@ impl<N: Carrier> Entry<N> {
 
 /// How long a connection that is opened here is waited for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct ConnectTimeout {
     /// For how long, if not as the settings say.
     pub(crate) timeout: Option<Duration>,
     /// That counts for the peer's host alone: once it has taken the stream its program may take as long as that host
@@ -151,28 +151,28 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     /// For the STags under which peers answer reads.
     random: Random,
     uppers: Uppers<U>,
-    /// Connections that are looked at in every turn.
-    hot: Vec<DefaultKey>,
+    /// Connections that are polled in every turn.
+    polled: Vec<DefaultKey>,
     /// Connections of which the operating system tells only when much has come.
-    dozing: Vec<DefaultKey>,
-    /// When they are looked at all the same.
-    dozing_until: Time,
+    at_low_water: Vec<DefaultKey>,
+    /// When they are polled all the same.
+    low_water_until: Time,
     rung: Vec<DefaultKey>,
     /// Connections that answer their peers when message endpoints have been attended to.
     answering: Vec<DefaultKey>,
     ready: Vec<Readiness>,
     /// The time of the present turn or command.
     now: Time,
-    /// When the host's addresses were looked at.
+    /// When the host's addresses were read.
     addresses_looked_at: Time,
     /// How often it is to be seen to that a peer's host still answers, if that is left to the engine.
     peer_looks: Option<Duration>,
     turns: u32,
-    /// Who runs it now.
+    /// Which thread runs it now.
     runner: Runner,
     visits: u32,
     /// When the timer of the NIC's thread was pushed last.
-    last_beat: Time,
+    last_heartbeat: Time,
     /// How long a waiting thread has slept in it since that was asked last.
     slept: Duration,
     /// Something has been done since that was asked last.
@@ -221,9 +221,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             scratch: N::Scratch::default(),
             random,
             uppers: Uppers(Vec::new()),
-            hot: Vec::with_capacity(64),
-            dozing: Vec::with_capacity(64),
-            dozing_until: Time::ZERO,
+            polled: Vec::with_capacity(64),
+            at_low_water: Vec::with_capacity(64),
+            low_water_until: Time::ZERO,
             rung: Vec::with_capacity(64),
             answering: Vec::with_capacity(64),
             ready: Vec::with_capacity(64),
@@ -233,7 +233,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             turns: 0,
             runner: Runner::Visitor,
             visits: 0,
-            last_beat: Time::ZERO,
+            last_heartbeat: Time::ZERO,
             slept: Duration::ZERO,
             changed: true,
             showing: Showing::default(),
@@ -253,7 +253,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.now = self.clock.now();
     }
 
-    /// Somebody has looked at the clock for it.
+    /// Another reading of the clock is used for it.
     pub(crate) fn set_clock(&mut self, now: Time) {
         self.now = now;
     }
@@ -264,17 +264,17 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.visits
     }
 
-    /// Who runs it from now on.
+    /// Which thread runs it from now on.
     pub(crate) fn set_runner(&mut self, runner: Runner) {
         self.runner = runner;
         self.idle = false;
     }
 
     /// Whether so much time has passed since this was last answered with yes.
-    pub(crate) fn is_beat_due(&mut self, after: Duration) -> bool {
-        let due = self.now.since(self.last_beat) >= after;
+    pub(crate) fn is_heartbeat_due(&mut self, after: Duration) -> bool {
+        let due = self.now.since(self.last_heartbeat) >= after;
         if due {
-            self.last_beat = self.now;
+            self.last_heartbeat = self.now;
         }
         due
     }
@@ -300,15 +300,15 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         true
     }
 
-    /// Time until something has to happen by itself. Connections and ports that are hot when everybody sleeps are those
-    /// that the operating system can't watch.
+    /// Time until something has to happen by itself. Connections and ports that are polled when all threads sleep are
+    /// those that the operating system can't watch.
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
         let deadline = self.timers.next().map(|at| at.since(self.now));
-        let doze = if self.dozing.is_empty() { None } else { Some(self.dozing_until.since(self.now)) };
-        let is_watched = self.hot.is_empty() && !self.datagrams.any_hot() && !self.serving.any_hot();
-        let doze = if is_watched { doze } else { Some(LONGEST_DOZE) };
+        let low_water = if self.at_low_water.is_empty() { None } else { Some(self.low_water_until.since(self.now)) };
+        let is_watched = self.polled.is_empty() && !self.datagrams.any_polled() && !self.serving.any_polled();
+        let low_water = if is_watched { low_water } else { Some(LONGEST_LOW_WATER) };
         let shows = self.showing.at().map(|at| at.since(self.now));
-        [deadline, doze, shows].into_iter().flatten().min()
+        [deadline, low_water, shows].into_iter().flatten().min()
     }
 
     /// One turn of the loop. Returns whether anything was done.
@@ -321,16 +321,16 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if N::Lower::MEASURES_TIME || self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
             self.look_at_clock();
         }
-        if !self.dozing.is_empty() {
-            self.look_after_dozing();
+        if !self.at_low_water.is_empty() {
+            self.check_low_water();
         }
         let mut progress = self.answer_doorbell();
-        progress |= self.look_at_datagrams();
-        progress |= self.look_at_served();
-        progress |= self.look_at_hot();
-        let any_cold = self.hot.len() < self.connections || self.streams.are_open() || self.serving.any_cold();
-        let any_cold = any_cold || self.datagrams.is_to_be_asked(self.turns);
-        if asks_system(!self.hot.is_empty(), progress, any_cold, self.turns) {
+        progress |= self.poll_datagrams();
+        progress |= self.poll_served();
+        progress |= self.poll_connections();
+        let any_armed = self.polled.len() < self.connections || self.streams.are_open() || self.serving.any_armed();
+        let any_armed = any_armed || self.datagrams.is_to_be_asked(self.turns);
+        if asks_system(!self.polled.is_empty(), progress, any_armed, self.turns) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }
         progress |= self.handle_times();
@@ -410,7 +410,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Sleeps until something happens, `longest` has passed, or the doorbell rings.
     pub(crate) fn park(&mut self, longest: Option<Duration>) {
-        self.doze();
+        self.arm_low_water();
         // What came before the ports were armed is reported at once, since arming looks at what is there.
         if self.doorbell.park() {
             let timeout = [longest, self.until_deadline()].into_iter().flatten().min();
@@ -445,7 +445,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Sends what was posted on a connection, and leaves receiving to the next turn.
     pub(crate) fn send_posted(&mut self, key: DefaultKey) {
         self.changed = true;
-        self.warm(key);
+        self.start_polling(key);
         self.with_connection(key, Connection::send_posted);
     }
 
@@ -506,7 +506,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let (connection, mut cx) = self.split(key)?;
         let passed = connection.pass_request(queue_pair, request, &mut cx)?;
         self.changed = true;
-        self.warm(key);
+        self.start_polling(key);
         self.queue(key);
         Some(passed)
     }
@@ -547,8 +547,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             self.datagrams.remove(port, &names);
             self.drop_if_unused(port.0);
         }
-        if connection.is_hot {
-            self.hot.retain(|hot| *hot != key);
+        if connection.is_polled {
+            self.polled.retain(|polled| *polled != key);
         }
         self.connections -= 1;
         if let Some(listener) = connection.listener {
@@ -577,7 +577,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn queue(&mut self, key: DefaultKey) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let at = match &mut entry.member {
-            // This is asked after each look at a connection. Mostly what stands in the queue is early enough.
+            // This is asked after each poll of a connection. Mostly what stands in the queue is early enough.
             Member::Connection(connection) => {
                 if entry.queued.at().is_some_and(|at| !connection.may_wake_before(at)) {
                     return;
@@ -592,7 +592,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Sees to those whose time has come. Returns whether there was anybody.
     fn handle_times(&mut self) -> bool {
         let mut any = false;
-        // Whoever wants to come up again at once does so in the next turn.
+        // What wants to come up again at once does so in the next turn.
         let now = self.now;
         let mut left = self.timers.length();
         while left > 0
@@ -627,8 +627,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 let is_due = connection.wake_at().is_some_and(|at| at <= now);
                 connection.lower.try_another(&mut self.network, now);
                 if is_due {
-                    // What it says last is sent, and it is looked at until it is over.
-                    self.warm(key);
+                    // What it says last is sent, and it is polled until it is over.
+                    self.start_polling(key);
                     self.with_connection(key, Connection::handle_time);
                 } else if answers == Some(false) {
                     self.start_connection(key);

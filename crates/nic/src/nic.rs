@@ -16,8 +16,8 @@ use weft_rdmap::{ReceiveRequest, SendRequest};
 use crate::callback::in_callback;
 use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
+use crate::engine::ConnectTimeout;
 use crate::engine::Engine;
-use crate::engine::Patience;
 use crate::engine::doorbell::Doorbell;
 use crate::engine::lanes::Desk;
 use crate::engine::listening::{RequestKey, Waiting};
@@ -204,7 +204,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         sum
     }
 
-    /// Sets whom to wake when something has waited too long, with [`Progress::Summon`].
+    /// Sets what to wake when something has waited too long, with [`Progress::Summon`].
     pub fn set_summons(&self, summons: Arc<dyn Waker>) {
         if !self.is_owner_process() {
             return;
@@ -310,7 +310,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let worker = self.least_loaded();
         let route = Route { local, remote };
-        let connected = worker.command().connect(queue_pair, route, opening, Patience::default());
+        let connected = worker.command().connect(queue_pair, route, opening, ConnectTimeout::default());
         if connected.is_err() {
             queue_pair.reset();
         }
@@ -585,7 +585,7 @@ where
             let (worker, runs) = (Arc::clone(worker), runs.clone());
             let spawned = std::thread::Builder::new().name("weft-nic".into()).spawn(move || {
                 worker.prepare();
-                // Nobody listens any more when another thread could not be had.
+                // No thread listens any more when another thread could not be had.
                 let _ = runs.send(());
                 worker.serve();
             });

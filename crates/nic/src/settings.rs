@@ -198,7 +198,7 @@ impl Default for Settings {
 pub enum Rails {
     /// Only the one over which the peer was found.
     One,
-    /// All that are up, where they reach the peer; the loopback interface is none of them. So many flows over each.
+    /// All that are up, where they reach the peer; the loopback interface is none of them. This many flows over each.
     All {
         /// At least 1.
         flows: u8,
@@ -413,7 +413,7 @@ pub enum SettingsError {
         /// What was asked for beside them.
         progress: Progress,
     },
-    /// Not so many engines.
+    /// Not this many engines.
     Engines {
         /// What was asked for.
         asked: usize,

@@ -16,7 +16,7 @@ impl<N: Carrier> Connection<N> {
         if has_ended(stream)
             && let Some(error) = stream.error()
         {
-            // Before the completions of what it has broken: who sees one of those may ask why.
+            // Before the completions of what it has broken: a thread that sees one of those may ask why.
             queue_pair.blame(ConnectionError::Stream(error));
         }
         if has_ended(stream) {
@@ -26,7 +26,7 @@ impl<N: Carrier> Connection<N> {
         let mut any = false;
         while let Some(completion) = stream.poll_send_completion() {
             any = true;
-            // Those before it first: who sees this completion may rely on their places.
+            // Those before it first: a thread that sees this completion may rely on their places.
             any |= report_silent(stream, queue_pair, cx);
             cx.io.counters.sent_messages += u64::from(completion.status == Status::Success);
             queue_pair.complete_send(completion);
@@ -108,7 +108,7 @@ impl<N: Carrier> Connection<N> {
     }
 }
 
-/// Gives back the places of requests that nobody wants to hear of. Returns whether there were any.
+/// Gives back the places of requests that no thread wants to hear of. Returns whether there were any.
 fn report_silent<S>(stream: &mut Stream, queue_pair: &QueuePair, cx: &mut Context<'_, S>) -> bool {
     let silent = stream.take_silent();
     if silent == 0 {

@@ -30,13 +30,14 @@ use crate::queues::queue_pair::QueuePair;
 pub(crate) use self::close::Ending;
 pub(crate) use self::start::within_limits;
 
-/// So many bytes of a long answer are worth a wake-up of their own. Each takes some 20 us from whoever computes there;
-/// to place so many takes about 40 us, by which the end comes later than if each packet were placed as it comes.
+/// This many bytes of a long answer are worth a wake-up of their own. Each takes some 20 us from the thread that
+/// computes there; to place this many takes about 40 us, by which the end comes later than if each packet were placed
+/// as it comes.
 const MOST_AWAITED: u32 = 256 * 1024;
-/// Once a turn has sent so many bytes, what has come is looked at before the rest goes: it may ask for something that
+/// Once a turn has sent this many bytes, what has come is looked at before the rest goes: it may ask for something that
 /// should not wait behind all of that.
 const BYTES_PER_TURN: usize = 128 * 1024;
-/// When sending fails, so many reads at most are made of what the peer has sent before: more than a socket's buffer
+/// When sending fails, this many reads at most are made of what the peer has sent before: more than a socket's buffer
 /// holds.
 const LAST_READS: usize = 1024;
 
@@ -46,9 +47,9 @@ pub(crate) struct Context<'a, S> {
     pub(crate) packets: &'a mut dyn PacketSinks,
 }
 
-/// Those who take packets as they come off a connection, past the receive queue of its queue pair: message endpoints.
+/// What takes packets as they come off a connection, past the receive queue of its queue pair: message endpoints.
 pub(crate) trait PacketSinks {
-    /// Offers a packet that has come on this queue pair to the one whom the queue pair belongs to. Returns whether it
+    /// Offers a packet that has come on this queue pair to the owner of the queue pair. Returns whether it
     /// has taken it: it may be at work just now.
     fn take(&mut self, upper: UpperId, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool;
 }
@@ -86,14 +87,14 @@ pub(crate) struct Connection<N: Carrier> {
     nudges: Option<Nudges>,
     /// One of these was set since the engine has asked for them.
     waits_anew: bool,
-    /// While it is set up, the deadline is for the peer's host alone, which has so long each time that it is called.
+    /// While it is set up, the deadline is for the peer's host alone, which has this long each time that it is called.
     host_patience: Option<Duration>,
-    /// Looks in vain since the last time something came.
-    pub(crate) idle_looks: u32,
-    /// The engine looks at it in every turn.
-    pub(crate) is_hot: bool,
-    /// It is watched for many bytes, and looked at now and then.
-    pub(crate) is_dozing: bool,
+    /// Empty polls since something came last.
+    pub(crate) empty_polls: u32,
+    /// The engine polls it in every turn.
+    pub(crate) is_polled: bool,
+    /// It is armed with a low-water mark, and polled now and then.
+    pub(crate) is_at_low_water: bool,
     /// What was missing of an answer when it was watched so last.
     missed: u32,
     /// What the peer has asked for is answered when the packets that came with it were attended to.
@@ -102,7 +103,7 @@ pub(crate) struct Connection<N: Carrier> {
     pub(crate) listener: Option<DefaultKey>,
     /// It was closed while its caller had yet to confirm: it is, once that has come.
     closes_when_ready: bool,
-    /// Who came through it and has failed before anything could be decided, and why.
+    /// The caller that came through it and has failed before anything could be decided, and why.
     pub(crate) refused: Option<Box<RefusedStart>>,
 }
 
@@ -143,9 +144,9 @@ impl<N: Carrier> Connection<N> {
             nudges: None,
             waits_anew: true,
             host_patience: None,
-            idle_looks: 0,
-            is_hot: false,
-            is_dozing: false,
+            empty_polls: 0,
+            is_polled: false,
+            is_at_low_water: false,
             missed: 0,
             answers_wait: false,
             listener: None,
@@ -162,9 +163,9 @@ impl<N: Carrier> Connection<N> {
             Phase::Draining => self.drive_draining(cx),
         };
         if outcome == Outcome::Idle {
-            self.idle_looks = self.idle_looks.saturating_add(1);
+            self.empty_polls = self.empty_polls.saturating_add(1);
         } else {
-            self.idle_looks = 0;
+            self.empty_polls = 0;
         }
         outcome
     }
@@ -186,11 +187,11 @@ impl<N: Carrier> Connection<N> {
     pub(crate) fn is_still(&mut self) -> bool {
         let Phase::Running(running) = &self.phase else { return false };
         let is_still = running.is_quiet && !running.queue_pair.has_posted() && self.lower.is_still();
-        self.idle_looks = self.idle_looks.saturating_add(u32::from(is_still));
+        self.empty_polls = self.empty_polls.saturating_add(u32::from(is_still));
         is_still
     }
 
-    /// When it must be looked at though nothing has come.
+    /// When it must be driven though nothing has come.
     #[inline]
     pub(crate) fn wake_at(&self) -> Option<Time> {
         // This is asked after each look.
@@ -290,7 +291,7 @@ impl<N: Carrier> Connection<N> {
         Outcome::of(progress)
     }
 
-    /// Whether looks for what comes and what is posted are all that it needs.
+    /// Whether it needs nothing but polls for what comes and what is posted.
     #[inline]
     fn is_quiet(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) if running.is_quiet && running.ready.idle)

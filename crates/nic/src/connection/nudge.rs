@@ -1,7 +1,7 @@
 //! A peer that has overlooked what came right after its reply is told to look again.
 //!
 //! Linux siw sends its reply before its socket's callback is set. A first FPDU that comes in between sleeps in its
-//! socket until more bytes come; who waits for the answer to it waits for ever. So the side that has begun a
+//! socket until more bytes come; a thread that waits for the answer to it waits for ever. So the side that has begun a
 //! connection, and has heard nothing since it stood, sends a zero-length RDMA Write behind what it has said: it changes
 //! nothing, and every peer takes it (RFC 5040 section 5.1, RFC 6581 section 9.2).
 

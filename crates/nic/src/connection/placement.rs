@@ -11,7 +11,7 @@ use crate::ids::State;
 use crate::lower::{Above, StreamCell, StreamGuard};
 use crate::queues::queue_pair::QueuePair;
 
-/// The stream of a connection and who gets what comes on it.
+/// The stream of a connection, and what gets what comes on it.
 pub(super) struct Uplink<'a> {
     stream: &'a mut StreamCell,
     queue_pair: &'a Arc<QueuePair>,

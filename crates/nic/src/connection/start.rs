@@ -1,4 +1,4 @@
-//! How a connection comes about: who connects, who answers, and how long they may take.
+//! How a connection comes about: which end connects, which answers, and how long they may take.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl<N: Carrier> Connection<N> {
         if core::mem::take(&mut self.closes_when_ready) {
             return self.end(Ending::Graceful, cx);
         }
-        // What has come with the last word of set-up is taken, and the caller's last word leaves: nobody looks at a
+        // What has come with the last word of set-up is taken, and the caller's last word leaves: no thread drives a
         // connection that rests.
         match self.drive(cx) {
             Outcome::Over => Outcome::Over,

@@ -9,7 +9,7 @@ use weft_base::{Clock, Interest, Listener, Network, Port as _, PortError, PortOp
 
 use super::ports::{PortKeys, token};
 use super::timers::Queued;
-use super::{Engine, Entry, Member, Patience, Upper};
+use super::{ConnectTimeout, Engine, Entry, Member, Upper};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
@@ -24,7 +24,7 @@ use crate::queues::queue_pair::QueuePair;
 /// passes.
 const LAST_WORDS_LOOK: Duration = Duration::from_millis(1);
 const TURNS_IN_VAIN: u32 = 100;
-/// So many port numbers are tried until one is free for streams and for datagrams.
+/// This many port numbers are tried until one is free for streams and for datagrams.
 const NUMBERS_TRIED: u32 = 16;
 
 /// A listener for streams, one for datagrams, and where they are.
@@ -41,7 +41,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if self.connections >= limit as usize {
             return Err(Error::Limit { name: "connections", limit: u64::from(limit) });
         }
-        // Where nobody has been here for long it is later than at the last look.
+        // Where no thread has been here for long it is later than at the last look.
         self.look_at_clock();
         let deadline = self.now + timeout.unwrap_or(self.settings.start_timeout);
         let mut io = io!(self, Inbox::default());
@@ -68,14 +68,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         key
     }
 
-    /// Begins to connect a queue pair, which was claimed for it or is nobody else's. Returns from where it
+    /// Begins to connect a queue pair, which was claimed for it or is of no other connection. Returns from where it
     /// connects, if that is known.
     pub(crate) fn connect(
         &mut self,
         queue_pair: &Arc<QueuePair>,
         route: Route,
         opening: <N::Lower as Setup<N, N::Scratch>>::Opening,
-        patience: Patience,
+        patience: ConnectTimeout,
     ) -> Result<Option<SocketAddr>, Error> {
         let route = route.checked()?;
         let options = self.port_options(route.local);
@@ -93,7 +93,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         Ok(local)
     }
 
-    /// Accepts an incoming connection on a queue pair, which was claimed for it or is nobody else's.
+    /// Accepts an incoming connection on a queue pair, which was claimed for it or is of no other connection.
     pub(crate) fn accept(
         &mut self,
         request: RequestKey,
@@ -118,7 +118,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Looks at a new connection at once.
     pub(crate) fn start_connection(&mut self, key: DefaultKey) {
-        self.warm(key);
+        self.start_polling(key);
         self.drive(key);
     }
 
@@ -141,9 +141,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             // It was called by datagrams as well.
             self.datagrams.remove(port, &names);
         }
-        self.hot.retain(|hot| *hot != key);
-        self.dozing.retain(|dozing| *dozing != key);
-        (connection.is_hot, connection.is_dozing) = (false, false);
+        self.polled.retain(|polled| *polled != key);
+        self.at_low_water.retain(|at_low_water| *at_low_water != key);
+        (connection.is_polled, connection.is_at_low_water) = (false, false);
         self.connections -= 1;
         Some(connection)
     }
@@ -182,7 +182,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     pub(crate) fn end_connection(&mut self, key: DefaultKey, ending: Ending) {
-        self.warm(key);
+        self.start_polling(key);
         self.with_connection(key, |connection, cx| connection.end(ending, cx));
     }
 
@@ -267,7 +267,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                             self.look_again(key, now + PAUSE);
                         }
                         Yielding::At(at) => self.look_again(key, at),
-                        // Who has room again says so.
+                        // A listener that has room again says so.
                         Yielding::Now(_) | Yielding::Never => {}
                     }
                     return;
@@ -286,7 +286,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.arm(key, 1);
     }
 
-    /// Looks again then who waits at a listener.
+    /// Polls a listener again then.
     pub(super) fn look_again(&mut self, key: DefaultKey, at: Time) {
         if let Some(listening) = self.listening(key) {
             listening.again_at = Some(at);
@@ -367,7 +367,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 Ok((key, _)) => return Ok((Some(listener), Some(key), local)),
                 // Another number may be free for both.
                 Err(PortError::AddressInUse) if address.port() == 0 && attempt < NUMBERS_TRIED => {}
-                // Who calls by datagrams finds nobody, and comes by a stream.
+                // A caller by datagrams finds no program, and comes by a stream.
                 Err(_) => return Ok((Some(listener), None, local)),
             }
         }
@@ -385,7 +385,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             && in_vain < TURNS_IN_VAIN
         {
             if !self.turn() {
-                self.doze();
+                self.arm_low_water();
                 self.ask_system(Some(LAST_WORDS_LOOK));
             }
             self.look_at_clock();

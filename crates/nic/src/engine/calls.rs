@@ -31,7 +31,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         count
     }
 
-    /// Whether a listener that has accepted so many callers who have not confirmed takes another call.
+    /// Whether a listener that has accepted this many callers that have not confirmed takes another call.
     pub(super) fn takes_call(&mut self, listener: DefaultKey, unconfirmed: usize) -> bool {
         let has_room = self.connections < self.settings.limits.connections as usize;
         has_room && (unconfirmed < MOST_UNCONFIRMED || self.oldest_unconfirmed(listener).is_some())

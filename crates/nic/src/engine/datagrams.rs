@@ -19,7 +19,7 @@ use super::heard::HeardCalls;
 use super::lanes::{Brought, Desk, Lane, ServingEnd};
 use crate::key::JobKey;
 use crate::lower::{
-    Carrier, DatagramKey, DatagramPorts, Datagrams as _, Destination, DoorOf, InboxEntry, Names, Parcel, ParcelOf,
+    AcceptorOf, Carrier, DatagramKey, DatagramPorts, Datagrams as _, Destination, InboxEntry, Names, Parcel, ParcelOf,
     RailPort, RailPorts, ServedPorts,
 };
 use crate::policy::arming::{DisarmPolicy, arms_port, polls_port};
@@ -28,7 +28,7 @@ use crate::settings::Rails;
 
 /// Bytes of buffers to ask the operating system for; it gives what it may.
 const BUFFER_BYTES: u32 = 8 << 20;
-/// A peer may have so many bytes under way at least, however many share the port.
+/// A peer may have this many bytes under way at least, however many share the port.
 const LEAST_CREDIT: u32 = 16 << 10;
 
 /// One port.
@@ -36,8 +36,8 @@ pub(super) struct Member<N: Carrier> {
     port: PortOf<N>,
     /// Where it is bound.
     local: Option<SocketAddr>,
-    door: Option<DoorOf<N>>,
-    /// Who listens at it.
+    acceptor: Option<AcceptorOf<N>>,
+    /// What listens at it.
     pub(super) listener: Option<DefaultKey>,
     /// Its key among all ports that the network may tell of.
     pub(super) token: DefaultKey,
@@ -45,12 +45,12 @@ pub(super) struct Member<N: Carrier> {
     calls_from: Option<IpAddr>,
     /// Connections that use it.
     connections: u32,
-    pub(super) is_hot: bool,
+    pub(super) is_polled: bool,
     /// The operating system tells when something comes.
     is_watched: bool,
-    /// Whether it does so while the port is hot.
+    /// Whether it does so while the port is polled.
     disarm: DisarmPolicy,
-    idle_looks: u32,
+    empty_polls: u32,
     /// The names of connections that wait for room.
     pub(super) waiting: Vec<u64>,
     limits: DatagramLimits,
@@ -58,7 +58,7 @@ pub(super) struct Member<N: Carrier> {
     is_rail: bool,
 }
 
-/// Who serves a port.
+/// Which engine serves a port.
 enum PortOf<N: Carrier> {
     /// This engine.
     Own(N::Datagram),
@@ -102,8 +102,8 @@ pub(super) struct Datagrams<N: Carrier> {
     host_addresses: Vec<HostAddress>,
     own: HashMap<u64, DefaultKey, BuildHasherDefault<NameHasher>>,
     peers: HashMap<(SocketAddr, u64), DefaultKey>,
-    /// By what peers call them alone. A peer that takes the name of another's connection gains nothing: only who has
-    /// the token ends one.
+    /// By what peers call them alone. A peer that takes the name of another's connection gains nothing: only a peer
+    /// that has the token ends one.
     forgotten: HashMap<u64, DefaultKey>,
     heard_calls: HeardCalls,
     /// Room for what is received, made with the first port.
@@ -122,7 +122,7 @@ pub(super) struct Room {
     pub(super) received: Vec<ReceivedDatagrams>,
     pub(super) entries: Vec<InboxEntry>,
     pub(super) answer: Vec<u8>,
-    /// Ports that are looked at in this turn.
+    /// Ports that are polled in this turn.
     pub(super) ports: Vec<DefaultKey>,
 }
 
@@ -173,16 +173,16 @@ impl<N: Carrier> Datagrams<N> {
     }
 
     /// Whether the operating system is to be asked in this turn about those that it watches, and that connections use.
-    /// Where others are looked at, not in each: at those nothing has come for long, and a system call in each look
+    /// Where others are polled, not in each: at those nothing has come for long, and a system call in each poll
     /// would put off what comes at the others.
     pub(super) fn is_to_be_asked(&self, turn: u32) -> bool {
         let is_used = |member: &Member<N>| member.connections > 0 || member.is_rail && !self.own.is_empty();
-        let (mut any_hot, mut any_cold) = (false, false);
+        let (mut any_polled, mut any_armed) = (false, false);
         for member in self.members.values().filter(|member| is_used(member)) {
-            any_hot |= member.is_hot;
-            any_cold |= !member.is_hot;
+            any_polled |= member.is_polled;
+            any_armed |= !member.is_polled;
         }
-        any_cold && (!any_hot || turn.is_multiple_of(ASK_PORTS_EVERY_TURNS))
+        any_armed && (!any_polled || turn.is_multiple_of(ASK_PORTS_EVERY_TURNS))
     }
 
     /// Makes a port.
@@ -192,20 +192,20 @@ impl<N: Carrier> Datagrams<N> {
         // Ports of other kinds may need more.
         let room = self.room.bytes.len().max(limits.receive_bytes as usize * limits.received as usize);
         self.room.bytes.resize(room, 0);
-        let door = N::Lower::door(self.host, code(&self.secret, &[b"cookies"]), self.key.as_ref());
+        let acceptor = N::Lower::acceptor(self.host, code(&self.secret, &[b"cookies"]), self.key.as_ref());
         let local = port.local_address().ip();
         let member = Member {
             port: PortOf::Own(port),
             local,
-            door: Some(door),
+            acceptor: Some(acceptor),
             listener: None,
             token,
             calls_from: None,
             connections: 0,
-            is_hot: false,
+            is_polled: false,
             is_watched: false,
             disarm: DisarmPolicy::default(),
-            idle_looks: 0,
+            empty_polls: 0,
             waiting: Vec::new(),
             limits,
             is_rail: false,
@@ -294,7 +294,7 @@ impl<N: Carrier> Datagrams<N> {
         self.rails.push(RailPort { port: DatagramKey(key), from, flow, address });
     }
 
-    /// The port at this address at which nobody listens.
+    /// The port at this address at which no program listens.
     pub(super) fn left_at(&self, at: SocketAddr) -> Option<DefaultKey> {
         let is_left = |member: &Member<N>| {
             let is_left = member.listener.is_none() && member.calls_from.is_none() && !member.is_rail;
@@ -303,7 +303,7 @@ impl<N: Carrier> Datagrams<N> {
         self.members.iter().find(|(_, member)| is_left(member)).map(|(key, _)| key)
     }
 
-    /// Whether nobody needs a port any more.
+    /// Whether nothing needs a port any more.
     pub(super) fn is_unused(&self, key: DefaultKey) -> bool {
         let is_unused = |member: &Member<N>| {
             member.listener.is_none() && member.calls_from.is_none() && member.connections == 0 && !member.is_rail
@@ -322,15 +322,15 @@ impl<N: Carrier> Datagrams<N> {
         families.into_iter().filter(move |any| lost.iter().any(|local| local.is_ipv4() == any.is_ipv4()))
     }
 
-    /// The door of a port, until it is put back.
-    pub(super) fn take_door(&mut self, key: DefaultKey) -> Option<DoorOf<N>> {
-        self.members.get_mut(key)?.door.take()
+    /// The acceptor of a port, until it is put back.
+    pub(super) fn take_acceptor(&mut self, key: DefaultKey) -> Option<AcceptorOf<N>> {
+        self.members.get_mut(key)?.acceptor.take()
     }
 
     /// Puts it back.
-    pub(super) fn put_door(&mut self, key: DefaultKey, door: DoorOf<N>) {
+    pub(super) fn put_acceptor(&mut self, key: DefaultKey, acceptor: AcceptorOf<N>) {
         if let Some(member) = self.members.get_mut(key) {
-            member.door = Some(door);
+            member.acceptor = Some(acceptor);
         }
     }
 
@@ -383,30 +383,32 @@ impl<N: Carrier> Datagrams<N> {
 
     // --- looking
 
-    /// Has the operating system watch all that are looked at.
+    /// Has the operating system watch all that are polled.
     pub(super) fn watch_all(&mut self, network: &mut N) {
-        for member in self.members.values_mut().filter(|member| member.is_hot) {
-            member.cool(network);
+        for member in self.members.values_mut().filter(|member| member.is_polled) {
+            member.stop_polling(network);
         }
     }
 
-    /// Has the operating system watch those of these ports at which nothing has come for long: all that are looked at.
-    pub(super) fn watch_idle(&mut self, network: &mut N, hot: &[DefaultKey]) {
-        for key in hot {
-            if let Some(member) = self.members.get_mut(*key).filter(|member| arms_port(member.idle_looks, hot.len())) {
-                member.cool(network);
+    /// Has the operating system watch those of these ports at which nothing has come for long: all that are polled.
+    pub(super) fn watch_idle(&mut self, network: &mut N, polled: &[DefaultKey]) {
+        for key in polled {
+            if let Some(member) =
+                self.members.get_mut(*key).filter(|member| arms_port(member.empty_polls, polled.len()))
+            {
+                member.stop_polling(network);
             }
         }
     }
 
-    /// Whether one is looked at.
-    pub(super) fn any_hot(&self) -> bool {
-        self.members.values().any(|member| member.is_hot)
+    /// Whether one is polled.
+    pub(super) fn any_polled(&self) -> bool {
+        self.members.values().any(|member| member.is_polled)
     }
 
-    /// How many are looked at.
-    fn hot(&self) -> usize {
-        self.members.values().filter(|member| member.is_hot).count()
+    /// How many are polled.
+    fn polled(&self) -> usize {
+        self.members.values().filter(|member| member.is_polled).count()
     }
 
     /// Receives at a port. Returns whether anything has come.
@@ -417,13 +419,13 @@ impl<N: Carrier> Datagrams<N> {
         // A broken port is one at which nothing comes.
         let count = port.receive(&mut room.bytes, &mut room.received).unwrap_or(0);
         if count == 0 {
-            member.idle_looks = member.idle_looks.saturating_add(1);
+            member.empty_polls = member.empty_polls.saturating_add(1);
             return false;
         }
-        member.idle_looks = 0;
+        member.empty_polls = 0;
         // Of room it is told only while it is watched.
-        if member.is_hot && member.waiting.is_empty() && member.disarm.found() {
-            // Where it fails, it is watched in vain.
+        if member.is_polled && member.waiting.is_empty() && member.disarm.found() {
+            // Where it fails, it stays armed.
             let _ = network.arm_datagram(port, super::ports::token(member.token), Interest::NOTHING);
         }
         true
@@ -431,7 +433,7 @@ impl<N: Carrier> Datagrams<N> {
 
     // --- ports that other engines serve
 
-    /// Has another engine serve a port that nobody has used yet.
+    /// Has another engine serve a port that no connection has used yet.
     pub(super) fn give_away(&mut self, key: DefaultKey, own: &Arc<Doorbell>, to: &Desk<N>) {
         let Some(member) = self.members.get_mut(key) else { return };
         let lane = Arc::new(Lane::new(own, &to.doorbell));
@@ -470,22 +472,22 @@ impl<N: Carrier> Datagrams<N> {
 
 impl<N: Carrier> Member<N> {
     pub(super) fn arm(&mut self, network: &mut N) {
-        // Who serves it for this engine rings.
+        // The engine that serves it rings.
         let PortOf::Own(port) = &mut self.port else { return };
         let interest = Interest { readable: true, writable: !self.waiting.is_empty(), least: 1 };
         self.disarm.armed();
         self.is_watched = network.arm_datagram(port, super::ports::token(self.token), interest).is_ok();
-        // What the system can't watch is looked at instead.
-        self.is_hot |= !self.is_watched;
+        // What can't be armed is polled instead.
+        self.is_polled |= !self.is_watched;
     }
 
-    /// It is watched, and not looked at.
-    fn cool(&mut self, network: &mut N) {
-        self.is_hot = false;
+    /// It is armed, and not polled.
+    fn stop_polling(&mut self, network: &mut N) {
+        self.is_polled = false;
         self.arm(network);
     }
 
-    /// What somebody on the way says.
+    /// What a host on the path says.
     pub(super) fn poll_hint(&mut self) -> Option<Hint> {
         match &mut self.port {
             PortOf::Own(port) => port.poll_hint(),
@@ -493,9 +495,9 @@ impl<N: Carrier> Member<N> {
         }
     }
 
-    pub(super) fn warm(&mut self) {
-        (self.is_hot, self.is_watched) = (true, false);
-        self.idle_looks = 0;
+    pub(super) fn start_polling(&mut self) {
+        (self.is_polled, self.is_watched) = (true, false);
+        self.empty_polls = 0;
     }
 }
 
@@ -506,11 +508,11 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         batch: &DatagramBatch,
         pieces: &[Piece<'_>],
     ) -> Result<DatagramSent, PortError> {
-        let may_warm = polls_port(self.members.len(), self.hot());
+        let may_poll = polls_port(self.members.len(), self.polled());
         let member = self.members.get_mut(port.0).ok_or(PortError::Reset)?;
         // An answer is likely.
-        if may_warm || !member.is_watched {
-            member.warm();
+        if may_poll || !member.is_watched {
+            member.start_polling();
         }
         match &mut member.port {
             PortOf::Own(port) => port.send(batch, pieces),
@@ -556,7 +558,7 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         {
             member.waiting.push(name);
             // It is watched for room as well before anybody sleeps.
-            member.warm();
+            member.start_polling();
         }
         if let Some(lane) = self.lane(port.0) {
             lane.want_room();
@@ -624,7 +626,7 @@ impl<N: Carrier> ServedPorts for Datagrams<N> {
         let PortOf::Served(lane) = &member.port else { return false };
         let posted = lane.post(|parcel| fill(parcel));
         // An answer is likely.
-        member.warm();
+        member.start_polling();
         posted
     }
 

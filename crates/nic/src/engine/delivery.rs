@@ -15,19 +15,19 @@ use super::{Engine, Entry, Member, Upper};
 use crate::connection::{Connection, within_limits};
 use crate::error::{ConnectionError, RefusedStart};
 use crate::lower::{
-    Carrier, Datagram, DatagramKey, DatagramPorts, Datagrams as _, Inbox, InboxEntry, Io, Knocked, ParcelOf, Route,
-    Stray,
+    CallOutcome, Carrier, Datagram, DatagramKey, DatagramPorts, Datagrams as _, Inbox, InboxEntry, Io, ParcelOf, Route,
+    Unmatched,
 };
 use crate::offer::Offer;
 use crate::settings::Rails;
 
-/// Once so many of a listener's places are taken, by callers that wait for the application or that have not confirmed,
-/// who calls has to prove its address.
+/// Once this many of a listener's places are taken, by callers that wait for the application or that have not
+/// confirmed, a caller has to prove its address.
 const CROWDED: usize = 2;
 /// So often it is asked whether the host's addresses have changed, while the engine turns.
 const ADDRESSES_EVERY: Duration = Duration::from_millis(250);
-/// So many ports are looked at in a turn: all rails, and those that calls go out from and come to.
-pub(super) const MOST_HOT: usize = 64;
+/// This many ports are polled in a turn: all rails, and those that calls go out from and come to.
+pub(super) const MOST_POLLED: usize = 64;
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Binds a datagram port. One that has been left, but for connections that are ending, is taken again.
@@ -55,7 +55,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
     }
 
-    /// Looks from time to time whether the host has other addresses than before. Nobody wakes up for it.
+    /// Looks from time to time whether the host has other addresses than before. No thread wakes up for it.
     fn look_at_addresses(&mut self) {
         if self.now.since(self.addresses_looked_at) < ADDRESSES_EVERY {
             return;
@@ -139,7 +139,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
     }
 
-    /// Nobody listens at a datagram port any more. Connections that use it go on.
+    /// No program listens at a datagram port any more. Connections that use it go on.
     pub(super) fn close_datagrams(&mut self, port: DefaultKey) {
         if let Some(member) = self.datagrams.members.get_mut(port) {
             member.listener = None;
@@ -147,7 +147,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.drop_if_unused(port);
     }
 
-    /// A port at which nobody listens goes when the last connection has left it.
+    /// A port at which no program listens goes when the last connection has left it.
     pub(super) fn drop_if_unused(&mut self, port: DefaultKey) {
         if self.datagrams.is_unused(port)
             && let Some(token) = self.datagrams.remove_member(port)
@@ -157,28 +157,28 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// Looks at the ports that are not watched.
-    pub(super) fn look_at_datagrams(&mut self) -> bool {
+    pub(super) fn poll_datagrams(&mut self) -> bool {
         if self.datagrams.members.is_empty() {
             return false;
         }
         self.look_at_addresses();
         let mut progress = false;
-        let mut hot = take(&mut self.datagrams.room.ports);
-        hot.clear();
+        let mut polled = take(&mut self.datagrams.room.ports);
+        polled.clear();
         let members = self.datagrams.members.iter();
-        hot.extend(members.filter(|(_, member)| member.is_hot).map(|(key, _)| key).take(MOST_HOT));
-        for key in &hot {
+        polled.extend(members.filter(|(_, member)| member.is_polled).map(|(key, _)| key).take(MOST_POLLED));
+        for key in &polled {
             progress |= self.receive_datagrams(*key);
         }
-        self.datagrams.watch_idle(&mut self.network, &hot);
-        self.datagrams.room.ports = hot;
+        self.datagrams.watch_idle(&mut self.network, &polled);
+        self.datagrams.room.ports = polled;
         progress
     }
 
     /// The operating system tells of a port.
     pub(super) fn attend_datagrams(&mut self, key: DefaultKey, has_room: bool) {
         let Some(member) = self.datagrams.members.get_mut(key) else { return };
-        member.warm();
+        member.start_polling();
         if has_room {
             self.go_on_at(key);
         }
@@ -204,7 +204,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let any = self.datagrams.receive(&mut self.network, key, &mut room);
         if any {
             self.counters.receives += 1;
-            // Whoever measures how long an answer takes is not to count how long we have looked elsewhere.
+            // A thread that measures how long an answer takes is not to count how long we have looked elsewhere.
             self.look_at_clock();
             self.deliver(key, &mut room, &[]);
         }
@@ -247,7 +247,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         true
     }
 
-    /// Brings datagrams to those they are for. Of those behind the end of `are_good` nobody has looked whether they
+    /// Brings datagrams to those they are for. Of those behind the end of `are_good` none was checked whether they
     /// are.
     fn deliver(&mut self, port: DefaultKey, room: &mut Room, are_good: &[bool]) {
         let Room { bytes, received, entries, answer, .. } = room;
@@ -277,7 +277,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 known = found.map(|_| destination);
                 match found {
                     Some(_) => entries.push(entry),
-                    None => self.knock(port, bytes, &entry, answer),
+                    None => self.on_unmatched(port, bytes, &entry, answer),
                 }
             }
         }
@@ -287,7 +287,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Has a connection take its datagrams.
     fn hand_over(&mut self, key: Option<DefaultKey>, port: DefaultKey, bytes: &[u8], entries: &mut Vec<InboxEntry>) {
         if let Some(key) = key {
-            self.warm(key);
+            self.start_polling(key);
             self.drive_with(key, Inbox::new(DatagramKey(port), bytes, entries));
             self.learn_peer(key);
         }
@@ -317,8 +317,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
     }
 
-    /// Somebody calls, or speaks of what is not known.
-    fn knock(&mut self, port: DefaultKey, bytes: &[u8], entry: &InboxEntry, answer: &mut Vec<u8>) {
+    /// A peer calls, or names what is not known.
+    fn on_unmatched(&mut self, port: DefaultKey, bytes: &[u8], entry: &InboxEntry, answer: &mut Vec<u8>) {
         let Some(member) = self.datagrams.members.get(port) else { return };
         let listener = member.listener;
         let called = listener.filter(|_| N::Lower::destination(&bytes[entry.range.clone()]).is_call());
@@ -326,15 +326,15 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let (offer, is_crowded) = called.map_or((None, false), |listener| self.offer_to_caller(listener, unconfirmed));
         let InboxEntry { from, to, ecn, is_checked, .. } = *entry;
         let datagram = Datagram { bytes: &bytes[entry.range.clone()], from, to, ecn, is_checked };
-        let stray = Stray { datagram, port: DatagramKey(port), offer, is_crowded };
+        let unmatched = Unmatched { datagram, port: DatagramKey(port), offer, is_crowded };
         answer.clear();
-        let knocked = match (self.at_the_door(port, &stray, answer), listener) {
+        let outcome = match (self.ask_acceptor(port, &unmatched, answer), listener) {
             // Before the caller hears of it.
-            (Knocked::Refused(error), Some(listener)) => {
+            (CallOutcome::Refused(error), Some(listener)) => {
                 self.refuse_call(listener, entry.from, error);
-                Knocked::Nothing
+                CallOutcome::Nothing
             }
-            (knocked, _) => knocked,
+            (outcome, _) => outcome,
         };
         if !answer.is_empty() {
             let from = entry.to.map(|to| weft_base::LocalAddress { interface: 0, ..to });
@@ -343,7 +343,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             // What is lost is asked for again.
             let _ = self.datagrams.send(DatagramKey(port), &batch, &[Piece::Bytes(answer)]);
         }
-        if let (Knocked::Call(lower), Some(listener)) = (knocked, listener) {
+        if let (CallOutcome::Call(lower), Some(listener)) = (outcome, listener) {
             self.make_way(listener, unconfirmed);
             self.begin_call(listener, lower, entry.from);
         }
@@ -360,12 +360,17 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         (offer.map(|offer| within_limits(&offer, &self.settings)), is_crowded)
     }
 
-    fn at_the_door(&mut self, port: DefaultKey, stray: &Stray<'_>, answer: &mut Vec<u8>) -> Knocked<N::Lower> {
-        // The door is at a port, and what goes through it uses all ports.
-        let Some(mut door) = self.datagrams.take_door(port) else { return Knocked::Nothing };
+    fn ask_acceptor(
+        &mut self,
+        port: DefaultKey,
+        unmatched: &Unmatched<'_>,
+        answer: &mut Vec<u8>,
+    ) -> CallOutcome<N::Lower> {
+        // The acceptor is at a port, and what goes through it uses all ports.
+        let Some(mut acceptor) = self.datagrams.take_acceptor(port) else { return CallOutcome::Nothing };
         let mut io = io!(self, Inbox::default());
-        let lower = N::Lower::knock(&mut door, stray, &mut io, answer);
-        self.datagrams.put_door(port, door);
+        let lower = N::Lower::on_unmatched(&mut acceptor, unmatched, &mut io, answer);
+        self.datagrams.put_acceptor(port, acceptor);
         lower
     }
 
@@ -386,7 +391,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
     }
 
-    /// What somebody on the way says goes to the one whose datagram it quotes. What quotes none is nobody's: anybody
+    /// What a host on the path says goes to the one whose datagram it quotes. What quotes none is nobody's: anybody
     /// can send it.
     fn take_hints(&mut self, port: DefaultKey) {
         for _ in 0..HINTS_OF_A_TURN {

@@ -11,7 +11,7 @@ use weft_lock::{Mutex, Rank};
 pub(crate) struct Doorbell {
     rung: Mutex<Vec<DefaultKey>>,
     any: AtomicBool,
-    /// The engine sleeps, or is about to: whoever rings must wake it.
+    /// The engine sleeps, or is about to: a thread that rings must wake it.
     parked: AtomicBool,
     /// Threads that wait for the engine's lock to give it a command.
     commanders: AtomicUsize,
@@ -35,12 +35,12 @@ impl Doorbell {
         self.any.store(true, Ordering::SeqCst);
     }
 
-    /// Whether somebody has rung since the last [`Doorbell::answer`].
+    /// Whether a thread has rung since the last [`Doorbell::answer`].
     pub(crate) fn has_rung(&self) -> bool {
         self.any.load(Ordering::SeqCst)
     }
 
-    /// Moves who has rung to `out`, which must be empty.
+    /// Moves the keys that have rung to `out`, which must be empty.
     pub(crate) fn answer(&self, out: &mut Vec<DefaultKey>) {
         debug_assert!(out.is_empty());
         let mut rung = self.rung.lock();
@@ -57,7 +57,7 @@ impl Doorbell {
         sleeps
     }
 
-    /// The engine is about to sleep. Returns whether it may: nobody has rung and nobody wants its lock.
+    /// The engine is about to sleep. Returns whether it may: none has rung and no thread wants its lock.
     pub(crate) fn park(&self) -> bool {
         self.parked.store(true, Ordering::SeqCst);
         !self.has_rung() && self.commanders.load(Ordering::SeqCst) == 0
@@ -75,7 +75,7 @@ impl Doorbell {
         Commander(self)
     }
 
-    /// Whether somebody wants the engine's lock.
+    /// Whether a thread wants the engine's lock.
     pub(crate) fn is_wanted(&self) -> bool {
         self.commanders.load(Ordering::SeqCst) > 0
     }

@@ -31,7 +31,7 @@ pub(super) struct Lane<P> {
     work: AtomicBool,
     /// The owner needs the port no more.
     is_left: AtomicBool,
-    /// Nobody serves it any more.
+    /// No engine serves it any more.
     is_gone: AtomicBool,
     overflowed: AtomicU64,
     owner: Arc<Doorbell>,
@@ -196,7 +196,7 @@ impl<P: Parcel> Lane<P> {
         true
     }
 
-    /// Nobody serves the port.
+    /// No engine serves the port.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::SeqCst)
     }
@@ -315,13 +315,13 @@ impl<P: Parcel> Lane<P> {
         let Some((number, parcel)) = outward.waiting.pop_front() else { return false };
         outward.under_way = Some((number, parcel.name()));
         drop(outward);
-        // Also when `load` panics: nobody is to wait for it for ever.
+        // Also when `load` panics: no thread is to wait for it for ever.
         let under_way = UnderWay { lane: self, parcel };
         load(&under_way.parcel);
         true
     }
 
-    /// Nobody serves the port any more.
+    /// No engine serves the port any more.
     fn end(&self) {
         self.is_gone.store(true, Ordering::SeqCst);
         self.outward.lock().waiting.clear();
@@ -354,7 +354,7 @@ impl<P: Parcel> Drop for UnderWay<'_, P> {
     }
 }
 
-/// The end of a lane at the serving engine. Dropping it tells the owner that nobody serves the port any more.
+/// The end of a lane at the serving engine. Dropping it tells the owner that no engine serves the port any more.
 pub(super) struct ServingEnd<P: Parcel>(pub(super) Arc<Lane<P>>);
 
 impl<P: Parcel> Drop for ServingEnd<P> {
@@ -441,7 +441,7 @@ mod tests {
         lane.post(|parcel| parcel.fill(&batch, &[1; 250]))
     }
 
-    /// Whether somebody has rung since the last time.
+    /// Whether a thread has rung since the last time.
     fn rung(doorbell: &Doorbell) -> bool {
         let mut keys = Vec::new();
         doorbell.answer(&mut keys);
@@ -449,7 +449,7 @@ mod tests {
         !keys.is_empty()
     }
 
-    /// The name of parcels that are nobody's.
+    /// The name of parcels that are of no connection.
     const NOBODY: u64 = 0;
 
     #[test]

@@ -18,11 +18,11 @@ use crate::queues::event_count::EventCount;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey(pub(crate) DefaultKey);
 
-/// So many of them are kept until somebody asks. Further ones are counted.
+/// This many of them are kept until the application asks. Further ones are counted.
 const MOST_REFUSED: usize = 64;
 
 /// Requests that have come in whole and wait for the application, oldest first. It lies outside the engine, so that
-/// whoever waits for one need not hold the engine.
+/// a thread that waits for one need not hold the engine.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// The error once the listener is closed, or has failed.
@@ -31,7 +31,7 @@ pub(crate) struct Waiting {
     count: AtomicUsize,
     /// Those that came to nothing, and how many more there were.
     refused: Mutex<(Vec<RefusedStart>, u64)>,
-    /// There are no descriptors for callers, and nobody has asked about that yet; how many there may be.
+    /// There are no descriptors for callers, and no thread has asked about that yet; how many there may be.
     is_short: AtomicBool,
     descriptor_limit: AtomicU64,
     event_count: Arc<EventCount>,
@@ -113,13 +113,13 @@ impl Waiting {
     }
 }
 
-/// A start-up whose request has not come in whole after so long makes way for another one when the listener has no
-/// room. Who has connected says what it wants at once; a host whose processors are all taken
+/// A start-up whose request has not come in whole after this long makes way for another one when the listener has no
+/// room. A caller says what it wants at once; a host whose processors are all taken
 /// may need a while for that.
 const GRACE: Duration = Duration::from_secs(1);
 /// The same for start-ups from an address that has more than a quarter of all places with such start-ups.
 const GRACE_OF_A_CROWD: Duration = Duration::from_millis(100);
-/// When the operating system gives out no more descriptors it is asked again after so long.
+/// When the operating system gives out no more descriptors it is asked again after this long.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// A start-up under way, or a request that waits for the application.
@@ -131,14 +131,14 @@ struct Pending {
     is_silent: bool,
 }
 
-/// Who makes way for another start-up.
+/// Which start-up makes way for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Yielding {
     /// This one.
     Now(DefaultKey),
-    /// Nobody before then.
+    /// None before then.
     At(Time),
-    /// Nobody.
+    /// None.
     Never,
 }
 
@@ -169,7 +169,7 @@ pub(crate) struct Listening<L> {
     pending: Vec<Pending>,
     /// Callers by datagrams that were accepted and had not confirmed when it was looked last, the oldest first.
     unconfirmed: Unconfirmed,
-    /// When to look again who waits, if the operating system is not to tell.
+    /// When to poll the listener again, if the operating system is not to tell.
     pub(crate) again_at: Option<Time>,
     /// Since when the operating system has no descriptors for callers.
     pub(crate) short_since: Option<Time>,
@@ -185,7 +185,7 @@ impl<L: Listener> Listening<L> {
         self.listener.as_mut().map_or(Ok(None), Listener::accept_to_refuse)
     }
 
-    /// There are no descriptors for callers: whoever waits for requests should know, once each time.
+    /// There are no descriptors for callers: a thread that waits for requests should know, once each time.
     pub(crate) fn tell_shortage(&mut self) {
         if !core::mem::replace(&mut self.is_shortage_told, true) {
             self.waiting.tell_shortage(self.listener.as_ref().and_then(Listener::descriptor_limit));
@@ -226,7 +226,7 @@ impl<L> Listening<L> {
         }
     }
 
-    /// Nobody comes by streams any more, and whoever asks for requests is told why.
+    /// No caller comes by streams any more, and a thread that asks for requests is told why.
     pub(crate) fn fail(&mut self, why: PortError) {
         self.listener = None;
         self.waiting.end(Error::Port(why));
@@ -303,7 +303,7 @@ impl<L> Listening<L> {
     }
 }
 
-/// Which of those that have said nothing, in so many places, makes way first.
+/// Which of those that have said nothing, in this many places, makes way first.
 fn yielding(pending: &[Pending], places: usize, now: Time) -> Yielding {
     let silent = || pending.iter().filter(|pending| pending.is_silent);
     let of_a_crowd = |remote| silent().filter(|pending| pending.remote == remote).count() * 4 > places;
@@ -371,7 +371,7 @@ mod tests {
         listening.begin(two, [10, 0, 0, 2].into(), at(10));
         assert_eq!(listening.yielding(at(999)), Yielding::At(at(1000)));
         assert_eq!(listening.yielding(at(1000)), Yielding::Now(one));
-        // Who has said what it wants waits for the application, as long as that takes.
+        // A caller that has said what it wants waits for the application, as long as that takes.
         listening.announce(one, info());
         assert_eq!(listening.yielding(at(1000)), Yielding::At(at(1010)));
         listening.forget(two);

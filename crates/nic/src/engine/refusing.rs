@@ -1,4 +1,4 @@
-//! Callers for whom the operating system has no descriptors. They wait in its queue for a while, for others may end;
+//! Callers for which the operating system has no descriptors. They wait in its queue for a while, for others may end;
 //! then they are taken on a descriptor that is kept for this, and are told why they are refused.
 
 use core::time::Duration;
@@ -12,15 +12,15 @@ use crate::connection::Connection;
 use crate::error::{ConnectionError, Error, RefusedStart};
 use crate::lower::Carrier;
 
-/// Callers wait so long for descriptors before they are refused: connections come and go.
+/// Callers wait this long for descriptors before they are refused: connections come and go.
 const SHORT_FOR: Duration = Duration::from_secs(1);
-/// So many callers are being refused at a time, each of which has a descriptor of those that are left to the program.
+/// This many callers are being refused at a time, each of which has a descriptor of those that are left to the program.
 const MOST_REFUSING: usize = 4;
 /// How long a caller that is to be refused may take to say what it wants.
 const REFUSED_WITHIN: Duration = Duration::from_secs(1);
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
-    /// Takes callers for whom there are no descriptors, to refuse them, if it has been so for long enough.
+    /// Takes callers for which there are no descriptors, to refuse them, if it has been so for long enough.
     pub(super) fn refuse_some(&mut self, key: DefaultKey) {
         let now = self.now;
         let Some(listening) = self.listening(key) else { return };
@@ -61,7 +61,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.listening(listener).is_some_and(|listening| listening.refusing.contains(&caller))
     }
 
-    /// Tells a caller that there are no descriptors for it, and whoever waits for requests that it was refused.
+    /// Tells a caller that there are no descriptors for it, and the thread that waits for requests that it was refused.
     pub(super) fn refuse_for_shortage(&mut self, listener: DefaultKey, caller: DefaultKey) {
         let Some(connection) = self.connection(caller) else { return };
         let remote = crate::lower::Segments::<N::Scratch>::remote_address(&connection.lower);
@@ -69,7 +69,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if let Some(listening) = self.listening(listener) {
             listening.refuse(RefusedStart { remote, error });
         }
-        // When it is gone already there is nobody to tell.
+        // When it is gone already there is no program to tell.
         let _ = self.reject(crate::engine::listening::RequestKey(caller), &Refusal::Exhausted.emit());
     }
 }

@@ -30,9 +30,9 @@ pub(super) struct Served<N: Carrier> {
     pub(super) token: DefaultKey,
     pub(super) limits: DatagramLimits,
     pub(super) leaving: LeavingOf<N>,
-    pub(super) is_hot: bool,
+    pub(super) is_polled: bool,
     pub(super) disarm: DisarmPolicy,
-    pub(super) idle_looks: u32,
+    pub(super) empty_polls: u32,
 }
 
 impl<N: Carrier> Serving<N> {
@@ -52,20 +52,20 @@ impl<N: Carrier> Serving<N> {
     }
 
     /// Whether one is watched by the operating system.
-    pub(super) fn any_cold(&self) -> bool {
-        self.served.values().any(|served| !served.is_hot)
+    pub(super) fn any_armed(&self) -> bool {
+        self.served.values().any(|served| !served.is_polled)
     }
 
     /// Whether one is polled.
-    pub(super) fn any_hot(&self) -> bool {
-        self.served.values().any(|served| served.is_hot)
+    pub(super) fn any_polled(&self) -> bool {
+        self.served.values().any(|served| served.is_polled)
     }
 
     /// Arms those that are polled.
     pub(super) fn watch(&mut self, network: &mut N, all: bool) {
         for served in self.served.values_mut() {
-            if served.is_hot && (all || arms_port(served.idle_looks, 1)) {
-                served.is_hot = false;
+            if served.is_polled && (all || arms_port(served.empty_polls, 1)) {
+                served.is_polled = false;
                 served.arm(network);
             }
         }
@@ -78,13 +78,13 @@ impl<N: Carrier> Served<N> {
         let interest = Interest { readable: true, writable: !self.leaving.is_empty(), least: 1 };
         if network.arm_datagram(&mut self.port, token(self.token), interest).is_err() {
             // It can't be armed, so it is polled.
-            self.is_hot = true;
+            self.is_polled = true;
         }
     }
 
-    pub(super) fn warm(&mut self) {
-        self.is_hot = true;
-        self.idle_looks = 0;
+    pub(super) fn start_polling(&mut self) {
+        self.is_polled = true;
+        self.empty_polls = 0;
     }
 }
 
@@ -93,18 +93,18 @@ impl<N: Carrier> Served<N> {
         let lane: &Lane<ParcelOf<N>> = &self.lane.0;
         let Some(mut bundle) = lane.room() else {
             // There is work when the owner has given some back.
-            self.idle_looks = self.idle_looks.saturating_add(1);
+            self.empty_polls = self.empty_polls.saturating_add(1);
             return false;
         };
         bundle.received.clear();
         // A broken port is one at which nothing comes.
         let count = self.port.receive(&mut bundle.bytes, &mut bundle.received).unwrap_or(0);
         if count == 0 {
-            self.idle_looks = self.idle_looks.saturating_add(1);
+            self.empty_polls = self.empty_polls.saturating_add(1);
             lane.put_room(bundle);
             return false;
         }
-        self.idle_looks = 0;
+        self.empty_polls = 0;
         let Bundle { bytes, received, are_good } = &mut bundle;
         are_good.clear();
         for run in received.iter() {

@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use slotmap::{DefaultKey, Key as _};
 use weft_base::{Clock, DatagramPort, Interest};
 
-use super::delivery::MOST_HOT;
+use super::delivery::MOST_POLLED;
 use super::lanes::Brought;
 use super::ports::{Owner, token};
 use super::served::Served;
@@ -22,23 +22,23 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         for Brought { port, lane } in self.serving.own().take() {
             let token = self.ports.add(Owner::Served(DefaultKey::default()));
             let limits = port.limits();
-            let (leaving, idle_looks) = (LeavingOf::<N>::default(), 0);
+            let (leaving, empty_polls) = (LeavingOf::<N>::default(), 0);
             let served = Served {
                 port,
                 lane,
                 token,
                 limits,
                 leaving,
-                is_hot: true,
+                is_polled: true,
                 disarm: DisarmPolicy::default(),
-                idle_looks,
+                empty_polls,
             };
             let key = self.serving.served.insert(served);
             self.ports.set_served(token, key);
         }
         let with_work = self.serving.served.iter().filter(|(_, served)| served.lane.0.take_work());
-        let served: ArrayVec<DefaultKey, MOST_HOT> = with_work.map(|(key, _)| key).take(MOST_HOT).collect();
-        let owned: ArrayVec<DefaultKey, MOST_HOT> = self.datagrams.with_news().take(MOST_HOT).collect();
+        let served: ArrayVec<DefaultKey, MOST_POLLED> = with_work.map(|(key, _)| key).take(MOST_POLLED).collect();
+        let owned: ArrayVec<DefaultKey, MOST_POLLED> = self.datagrams.with_news().take(MOST_POLLED).collect();
         if served.is_full() || owned.is_full() {
             // There may be more.
             self.doorbell.ring(DefaultKey::null());
@@ -59,19 +59,19 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             self.serving.served.remove(key);
             return;
         }
-        served.warm();
+        served.start_polling();
         self.serve(key);
     }
 
     /// Looks at the ports that are not watched.
-    pub(super) fn look_at_served(&mut self) -> bool {
+    pub(super) fn poll_served(&mut self) -> bool {
         if self.serving.served.is_empty() {
             return false;
         }
-        let hot = self.serving.served.iter().filter(|(_, served)| served.is_hot).map(|(key, _)| key);
-        let hot: ArrayVec<DefaultKey, MOST_HOT> = hot.take(MOST_HOT).collect();
+        let polled = self.serving.served.iter().filter(|(_, served)| served.is_polled).map(|(key, _)| key);
+        let polled: ArrayVec<DefaultKey, MOST_POLLED> = polled.take(MOST_POLLED).collect();
         let mut progress = false;
-        for key in hot {
+        for key in polled {
             progress |= self.serve(key);
         }
         self.serving.watch(&mut self.network, false);
@@ -82,8 +82,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn serve(&mut self, key: DefaultKey) -> bool {
         let Some(served) = self.serving.served.get_mut(key) else { return false };
         let received = served.receive();
-        if received && served.is_hot && served.disarm.found() {
-            // Where it fails, it is watched in vain.
+        if received && served.is_polled && served.disarm.found() {
+            // Where it fails, it stays armed.
             let _ = self.network.arm_datagram(&mut served.port, token(served.token), Interest::NOTHING);
         }
         self.counters.receives += u64::from(received);
@@ -110,7 +110,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         served.bring_hints();
         if sent {
             // An answer is likely.
-            served.warm();
+            served.start_polling();
         }
         received | sent
     }

@@ -1,6 +1,6 @@
 //! Plain byte streams of the application, beside connections: sockets over the same network. Their bytes go straight
-//! between the port and the caller's memory, under the engine's lock; whoever runs the engine drives the network below
-//! them, and tells those who wait.
+//! between the port and the caller's memory, under the engine's lock; the thread that runs the engine drives the
+//! network below them, and wakes those that wait.
 
 use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
@@ -111,7 +111,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.stream(key).map_or(0, |stream| stream.port.unacknowledged())
     }
 
-    /// Nobody uses a stream any more: it closes by itself, or breaks if bytes that came were not received.
+    /// No thread uses a stream any more: it closes by itself, or breaks if bytes that came were not received.
     pub(crate) fn drop_stream(&mut self, key: DefaultKey, abort: bool) {
         let Some(mut stream) = self.streams.open.remove(key) else { return };
         self.ports.remove(&[stream.token]);
@@ -154,7 +154,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         Ok(None)
     }
 
-    /// Listens no more. Streams that nobody has accepted are reset.
+    /// Listens no more. Streams that no program has accepted are reset.
     pub(crate) fn drop_stream_listener(&mut self, key: DefaultKey) {
         if let Some(listening) = self.streams.listening.remove(key) {
             self.ports.remove(&[listening.token]);

@@ -15,13 +15,13 @@ pub(super) enum Timed {
     Upper(usize),
 }
 
-/// The time at which somebody stands in the queue, if at all: kept by whom it is about. A later time than this needs no
+/// The time at which an entry is in the queue, if at all: kept by what it is about. A later time than this needs no
 /// entry of its own: when the entry comes up, it is put where it belongs then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queued(Option<Time>);
 
 /// The queue. Entries whose time has changed, or that are gone, are left in it and thrown away when they come up: for
-/// each of whom it is about there is at most one entry that counts.
+/// each of what it is about there is at most one entry that counts.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Time, Timed)>>,

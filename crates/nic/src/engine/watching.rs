@@ -1,5 +1,6 @@
-//! Which connections are looked at in every turn, and which the operating system watches: the few that something comes
-//! from are hot, those that a long answer comes to doze before a sleep, all others are cold.
+//! Which connections are polled in every turn, and which are armed: the few that something comes
+//! from are polled, those that a long answer comes to are armed with a low-water mark before a sleep, all others are
+//! armed.
 
 use core::mem::take;
 use core::time::Duration;
@@ -12,13 +13,13 @@ use super::{Engine, Member, Upper};
 use crate::connection::Connection;
 use crate::lower::{Carrier, Pollable as _};
 use crate::policy::arming::arms_connection;
-use crate::policy::constants::{FEW_POLLED, LONGEST_DOZE};
+use crate::policy::constants::{FEW_POLLED, LONGEST_LOW_WATER};
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
-    pub(super) fn look_at_hot(&mut self) -> bool {
+    pub(super) fn poll_connections(&mut self) -> bool {
         let mut progress = false;
         let mut at = 0;
-        while let Some(&key) = self.hot.get(at) {
+        while let Some(&key) = self.polled.get(at) {
             let connection = self.connection_mut(key);
             if connection.as_ref().is_some_and(|connection| connection.rests()) {
                 at += 1;
@@ -28,12 +29,12 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             if !is_still {
                 progress |= self.drive(key);
             }
-            if self.hot.get(at) != Some(&key) {
+            if self.polled.get(at) != Some(&key) {
                 continue;
             }
-            if self.is_cold(key, is_still) {
-                self.hot.swap_remove(at);
-                self.cool(key, 1);
+            if self.is_to_be_armed(key, is_still) {
+                self.polled.swap_remove(at);
+                self.stop_polling(key, 1);
             } else {
                 at += 1;
             }
@@ -41,77 +42,77 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         progress
     }
 
-    fn is_cold(&self, key: DefaultKey, is_still: bool) -> bool {
-        let polled = self.hot.len();
+    fn is_to_be_armed(&self, key: DefaultKey, is_still: bool) -> bool {
+        let polled = self.polled.len();
         // Few stay polled whatever they find.
         polled > FEW_POLLED
-            && self.connection(key).is_none_or(|connection| arms_connection(connection.idle_looks, polled, is_still))
+            && self.connection(key).is_none_or(|connection| arms_connection(connection.empty_polls, polled, is_still))
     }
 
-    pub(super) fn warm(&mut self, key: DefaultKey) {
+    pub(super) fn start_polling(&mut self, key: DefaultKey) {
         let Some(connection) = self.connection_mut(key) else { return };
-        if connection.is_hot {
+        if connection.is_polled {
             return;
         }
-        connection.is_hot = true;
-        connection.idle_looks = 0;
-        if take(&mut connection.is_dozing) {
-            self.dozing.retain(|dozing| *dozing != key);
+        connection.is_polled = true;
+        connection.empty_polls = 0;
+        if take(&mut connection.is_at_low_water) {
+            self.at_low_water.retain(|at_low_water| *at_low_water != key);
         }
-        self.hot.push(key);
+        self.polled.push(key);
     }
 
-    /// While they are few, or when they have been left alone for long, they are looked at; else when the operating
+    /// While they are few, or when they have been left alone for long, they are polled; else when the operating
     /// system tells of them.
-    pub(super) fn look_after_dozing(&mut self) {
-        if self.dozing.len() + self.hot.len() <= FEW_POLLED || self.now >= self.dozing_until {
-            self.end_doze();
+    pub(super) fn check_low_water(&mut self) {
+        if self.at_low_water.len() + self.polled.len() <= FEW_POLLED || self.now >= self.low_water_until {
+            self.end_low_water();
         }
     }
 
-    fn end_doze(&mut self) {
-        while let Some(key) = self.dozing.pop() {
-            self.warm(key);
+    fn end_low_water(&mut self) {
+        while let Some(key) = self.at_low_water.pop() {
+            self.start_polling(key);
         }
     }
 
     /// Has the operating system watch every connection, and tell of every byte.
-    pub(crate) fn cool_all(&mut self) {
-        self.end_doze();
-        self.cool_each(|_| 1);
+    pub(crate) fn arm_all(&mut self) {
+        self.end_low_water();
+        self.arm_each(|_| 1);
     }
 
     /// The same before a sleep of no more than [`Engine::until_deadline`]: where a long answer is coming, not each part
     /// of it ends that.
-    pub(crate) fn doze(&mut self) {
-        self.cool_each(Connection::least_bytes);
+    pub(crate) fn arm_low_water(&mut self) {
+        self.arm_each(Connection::least_bytes);
     }
 
-    fn cool_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
+    fn arm_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
         self.datagrams.watch_all(&mut self.network);
         self.serving.watch(&mut self.network, true);
-        let mut hot = take(&mut self.hot);
-        for key in hot.drain(..) {
+        let mut polled = take(&mut self.polled);
+        for key in polled.drain(..) {
             let Some(connection) = self.connection_mut(key) else { continue };
             let least = least(connection);
             if least > 1 {
-                connection.is_dozing = true;
-                if self.dozing.is_empty() {
-                    self.dozing_until = self.now + LONGEST_DOZE;
+                connection.is_at_low_water = true;
+                if self.at_low_water.is_empty() {
+                    self.low_water_until = self.now + LONGEST_LOW_WATER;
                 }
-                self.dozing.push(key);
+                self.at_low_water.push(key);
             }
-            self.cool(key, least);
+            self.stop_polling(key, least);
         }
-        if self.hot.is_empty() {
+        if self.polled.is_empty() {
             // Keeps the memory.
-            self.hot = hot;
+            self.polled = polled;
         }
     }
 
-    fn cool(&mut self, key: DefaultKey, least: u32) {
+    fn stop_polling(&mut self, key: DefaultKey, least: u32) {
         if let Some(connection) = self.connection_mut(key) {
-            connection.is_hot = false;
+            connection.is_polled = false;
         }
         self.arm(key, least);
     }
@@ -135,7 +136,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         };
         if armed.is_err() {
             // The operating system can't watch it: poll it instead.
-            self.warm(key);
+            self.start_polling(key);
         }
     }
 
@@ -145,13 +146,13 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let _ = self.network.wait(timeout, &mut ready);
         let progress = !ready.is_empty();
         if progress {
-            // Whoever measures how long an answer takes is not to count how long we have slept.
+            // A thread that measures how long an answer takes is not to count how long we have slept.
             self.look_at_clock();
         }
         for readiness in ready.drain(..) {
             match self.ports.owner(readiness.token) {
                 Some(Owner::Connection(key, _)) => {
-                    self.warm(key);
+                    self.start_polling(key);
                     self.drive(key);
                 }
                 Some(Owner::Listener(key)) => self.accept_ports(key),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use weft_base::{Hint, Interest, Network, Port, PortError, PortOptions, Time, Token};
 use weft_rdmap::{SendRequest, Stream};
 
-use super::edge::door::EdgeDoor;
+use super::edge::acceptor::EdgeAcceptor;
 use super::edge::outbox::Outbox;
 use super::edge::parcel::EdgeLeaving;
 use super::edge::{self, Edge};
@@ -16,15 +16,15 @@ use super::mpa::{self, Mpa};
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, Knocked, ListensAt, Names,
-    Passed, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, Sent, Setup, StartStep, Stray, StreamCell,
-    Told, Undecided,
+    Above, Accepted, CallOutcome, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, ListensAt,
+    Names, Passed, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, Sent, Setup, StartStep, StreamCell,
+    Told, Undecided, Unmatched,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
 
-/// Edge has so long to answer before iWARP is tried beside it.
+/// Edge has this long to answer before iWARP is tried beside it.
 const BESIDE_AFTER: Duration = Duration::from_millis(250);
 
 /// What both use of an engine for themselves.
@@ -99,7 +99,7 @@ pub enum Opening {
     Any { shared: mpa::Opening, edge: edge::Opening, mpa: mpa::Opening },
 }
 
-/// Whether who listens for shared memory can't take it.
+/// Whether the listener for shared memory can't take it.
 const fn is_declined(failure: &ConnectionError) -> bool {
     matches!(failure, ConnectionError::Connect { error: PortError::Declined, .. })
 }
@@ -169,8 +169,8 @@ impl<N: Network> Trying<N> {
 }
 
 impl<N: Network> Choice<N> {
-    /// Through shared memory, if somebody listens for that; by iWARP, which is begun with `other`, if it is declined.
-    /// Returns the latter where nobody listens.
+    /// Through shared memory, if a program listens for that; by iWARP, which is begun with `other`, if it is declined.
+    /// Returns the latter where none listens.
     fn connect_shared(
         network: &mut N,
         remote: SocketAddr,
@@ -502,7 +502,7 @@ impl<N: Network> Pollable<N> for Choice<N> {
 }
 
 impl<N: Network, S> Datagrams<S> for Choice<N> {
-    type Door = EdgeDoor;
+    type Acceptor = EdgeAcceptor;
     type Leaving = EdgeLeaving;
 
     fn listens_at(offer: &Offer) -> ListensAt {
@@ -514,8 +514,8 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
         }
     }
 
-    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Door {
-        <Edge as Datagrams<S>>::door(host, secret, key)
+    fn acceptor(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Acceptor {
+        <Edge as Datagrams<S>>::acceptor(host, secret, key)
     }
 
     fn destination(datagram: &[u8]) -> Destination {
@@ -530,8 +530,13 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
         <Edge as Datagrams<S>>::quoted(quote)
     }
 
-    fn knock(door: &mut Self::Door, stray: &Stray<'_>, io: &mut Io<'_, S>, answer: &mut Vec<u8>) -> Knocked<Self> {
-        <Edge as Datagrams<S>>::knock(door, stray, io, answer).map(Self::Edge)
+    fn on_unmatched(
+        acceptor: &mut Self::Acceptor,
+        unmatched: &Unmatched<'_>,
+        io: &mut Io<'_, S>,
+        answer: &mut Vec<u8>,
+    ) -> CallOutcome<Self> {
+        <Edge as Datagrams<S>>::on_unmatched(acceptor, unmatched, io, answer).map(Self::Edge)
     }
 
     fn names(&self) -> Option<(DatagramKey, Names)> {

@@ -28,7 +28,7 @@ pub struct RailPort {
 }
 
 /// The datagram ports of an engine. Many connections share one; the engine receives, and knows from
-/// [`Datagrams::destination`](crate::lower::Datagrams::destination) for whom a datagram is.
+/// [`Datagrams::destination`](crate::lower::Datagrams::destination) which connection a datagram is for.
 pub trait DatagramPorts: RailPorts + ServedPorts {
     /// Sends, as [`weft_base::DatagramPort::send`].
     ///
@@ -56,18 +56,18 @@ pub trait DatagramPorts: RailPorts + ServedPorts {
     /// Has the connection with this name driven when there is room to send again.
     fn wait_for_room(&mut self, port: DatagramKey, name: u64);
 
-    /// A hello has come that was proved as far as it can be. False where its name, which nobody but its sender can
-    /// change, is that of one that was a call before: somebody says it again.
+    /// A hello has come that was proved as far as it can be. False where its name, which only its sender can
+    /// change, is that of one that was a call before: another host repeats it.
     fn note_call(&mut self, name: u128) -> bool;
 
     /// The call of a hello has come to nothing.
     fn forget_call(&mut self, name: u128);
 
-    /// Bytes that nobody can guess, and that give nothing away about others.
+    /// Bytes that cannot be guessed, and that give nothing away about others.
     fn secret_bytes(&mut self) -> [u8; 64];
 
     /// From which a program that was started anew on this host makes the same codes: of the boot and the network
-    /// namespace, so no secret to those who know them.
+    /// namespace, so no secret to a peer that knows them.
     fn host_key(&self) -> [u8; 32];
 }
 
@@ -106,7 +106,7 @@ pub trait ServedPorts {
     /// The number of the parcel that is posted next at this port. `None`: all others have left.
     fn posted(&self, port: DatagramKey) -> Option<u64>;
 
-    /// Whether all parcels before this one have left, in so far as nobody looks at their memory any more. If not, the
+    /// Whether all parcels before this one have left, in so far as nothing reads their memory any more. If not, the
     /// connection with this name is driven when they have.
     fn have_left(&mut self, port: DatagramKey, mark: u64, name: u64) -> bool;
 
@@ -209,7 +209,7 @@ pub(crate) struct InboxEntry {
 pub struct Datagram<'a> {
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// Who has sent it, as far as the IP header says.
+    /// Its sender, as far as the IP header says.
     pub from: SocketAddr,
     /// Where it came to, if anybody can tell.
     pub to: Option<LocalAddress>,
@@ -269,7 +269,7 @@ impl<'a> Iterator for Inbox<'a> {
     }
 }
 
-/// For whom a datagram is.
+/// Which connection a datagram is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// The connection that this end calls so.
@@ -279,7 +279,7 @@ pub enum Destination {
     /// The connection that the sender called so, and knows nothing of any more. It may come from the address of any
     /// rail.
     Forgotten(u64),
-    /// Nobody can tell.
+    /// It is not known.
     Nobody,
 }
 
@@ -301,13 +301,13 @@ pub struct Names {
 
 /// A datagram at a port that is for no connection there is.
 #[derive(Clone, Copy, Debug)]
-pub struct Stray<'a> {
+pub struct Unmatched<'a> {
     /// The datagram.
     pub datagram: Datagram<'a>,
     /// Where it came to.
     pub port: DatagramKey,
-    /// What who listens at the port offers. `None`: nobody listens, or there is no room for another call.
+    /// What the listener at the port offers. `None`: there is none, or there is no room for another call.
     pub offer: Option<Offer>,
-    /// There are so many calls that an address is to be proved first.
+    /// There are many calls, so an address is to be proved first.
     pub is_crowded: bool,
 }

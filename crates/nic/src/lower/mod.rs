@@ -1,6 +1,6 @@
 //! Lower layer protocols (LLP, RFC 5041 section 2): what carries the DDP segments of one RDMA stream.
 //!
-//! The seam is the DDP segment. A lower layer takes segments from the stream within a budget, hands up what has arrived
+//! The seam is the DDP segment. A lower layer takes segments from the stream within a budget, delivers what has arrived
 //! as position, header and payload, is told where the payload goes, places it, and says when it is there. It owns its
 //! ports, its framing, its timers and its integrity check; the stream above knows none of them. What it needs of the
 //! connection it has through [`Above`].
@@ -36,13 +36,13 @@ pub use self::above::{Above, StreamCell, StreamGuard};
 pub(crate) use self::datagrams::InboxEntry;
 pub use self::datagrams::{
     Datagram, DatagramKey, DatagramPorts, DatagramRun, Destination, Inbox, Leaving, Names, Parcel, RailPort, RailPorts,
-    ServedPorts, Stray, Told,
+    ServedPorts, Told, Unmatched,
 };
 pub use self::io::{Io, Scratch};
 pub use self::seam::{Datagrams, Lower, Pollable, Segments, Setup};
+pub(crate) use self::stack::{AcceptorOf, LeavingOf, ParcelOf};
 pub use self::stack::{Carrier, Stack};
-pub(crate) use self::stack::{DoorOf, LeavingOf, ParcelOf};
 pub use self::words::{
-    Accepted, Drained, Got, Knocked, ListensAt, MOST_PASSED, Passed, Readiness, ReceiveError, Route, SendError, Sent,
-    StartStep, Terms, Undecided,
+    Accepted, CallOutcome, Drained, Got, ListensAt, MOST_PASSED, Passed, Readiness, ReceiveError, Route, SendError,
+    Sent, StartStep, Terms, Undecided,
 };

@@ -7,12 +7,13 @@ use weft_base::{Hint, Interest, Network, PortError, PortOptions, Time, Token};
 use weft_rdmap::{SendRequest, Stream};
 
 use super::above::{Above, StreamCell};
-use super::datagrams::{DatagramKey, DatagramPorts, Destination, Leaving, Names, Stray, Told};
+use super::datagrams::{DatagramKey, DatagramPorts, Destination, Leaving, Names, Told, Unmatched};
 use super::io::Io;
 #[cfg(doc)]
 use super::words::MOST_PASSED;
 use super::words::{
-    Accepted, Drained, Got, Knocked, ListensAt, Passed, Readiness, ReceiveError, SendError, Sent, StartStep, Undecided,
+    Accepted, CallOutcome, Drained, Got, ListensAt, Passed, Readiness, ReceiveError, SendError, Sent, StartStep,
+    Undecided,
 };
 use crate::error::ConnectionError;
 use crate::key::JobKey;
@@ -172,7 +173,7 @@ pub trait Segments<S> {
     fn transport(&self) -> Transport;
 }
 
-/// What there is to do, when, and who tells of it.
+/// What there is to do, when, and which ports tell of it.
 pub trait Pollable<N: Network> {
     /// It measures times, so [`Io::now`] must be of the very turn: else it may be some turns old.
     const MEASURES_TIME: bool = false;
@@ -225,7 +226,7 @@ pub trait Pollable<N: Network> {
         None
     }
 
-    /// Bytes of the stream that are here but not handed up: of a segment of which the rest is missing.
+    /// Bytes of the stream that are here but not delivered: of a segment of which the rest is missing.
     fn received_bytes(&self) -> u32;
 
     /// Whether the peer has shown that it knows that it was accepted. Until then there is no connection.
@@ -248,7 +249,7 @@ pub trait Pollable<N: Network> {
 /// here is enough.
 pub trait Datagrams<S>: Sized {
     /// What stands at each datagram port, and answers those that it does not know. `()` where there are none.
-    type Door: Send;
+    type Acceptor: Send;
 
     /// What leaves by a port that another engine serves. `()` where there are no datagram ports.
     type Leaving: Leaving;
@@ -258,28 +259,33 @@ pub trait Datagrams<S>: Sized {
         ListensAt { streams: true, shared_memory: false, datagrams: false }
     }
 
-    /// Who stands at a new datagram port. `host`: as [`DatagramPorts::host_key`];
+    /// The acceptor of a new datagram port. `host`: as [`DatagramPorts::host_key`];
     /// `secret`: of this process; `key`: of the job, if it has one.
-    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Door;
+    fn acceptor(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Acceptor;
 
-    /// For whom a datagram is, without looking at whether it is good.
+    /// Which connection a datagram is for, whether it is good or not.
     fn destination(_datagram: &[u8]) -> Destination {
         Destination::Nobody
     }
 
-    /// Whether the payload of a datagram is as it was sent: what an engine looks at that serves a port of another one.
+    /// Whether the payload of a datagram is as it was sent: what an engine checks that serves a port of another one.
     fn is_good(_datagram: &[u8]) -> bool {
         false
     }
 
-    /// Whose datagram begins like this: somebody on the way quotes it.
+    /// Whose datagram begins like this: a host on the path quotes it.
     fn quoted(_quote: &[u8]) -> Destination {
         Destination::Nobody
     }
 
     /// A datagram is for no connection. What is to be answered is written to `answer`.
-    fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_, S>, _answer: &mut Vec<u8>) -> Knocked<Self> {
-        Knocked::Nothing
+    fn on_unmatched(
+        _acceptor: &mut Self::Acceptor,
+        _unmatched: &Unmatched<'_>,
+        _io: &mut Io<'_, S>,
+        _answer: &mut Vec<u8>,
+    ) -> CallOutcome<Self> {
+        CallOutcome::Nothing
     }
 
     /// By what datagrams find it, and the port that it uses; `None` where it has ports of its own.
@@ -290,7 +296,7 @@ pub trait Datagrams<S>: Sized {
     /// What an engine that serves one of the connection's ports says of what it has sent.
     fn take_told(&mut self, _told: &Told, _now: Time) {}
 
-    /// Somebody on the way says something about what was sent, and quotes it: see [`Datagrams::quoted`].
+    /// A host on the path says something about what was sent, and quotes it: see [`Datagrams::quoted`].
     fn take_hint(&mut self, _hint: &Hint, _now: Time) {}
 
     /// Adds what others are told of its rails, if it has any.

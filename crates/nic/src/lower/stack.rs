@@ -51,7 +51,7 @@ where
 }
 
 /// What answers at the datagram ports of a network's lower layer.
-pub(crate) type DoorOf<N> = <<N as Carrier>::Lower as Datagrams<<N as Carrier>::Scratch>>::Door;
+pub(crate) type AcceptorOf<N> = <<N as Carrier>::Lower as Datagrams<<N as Carrier>::Scratch>>::Acceptor;
 
 /// A parcel of a network's lower layer, on its way out.
 pub(crate) type LeavingOf<N> = <<N as Carrier>::Lower as Datagrams<<N as Carrier>::Scratch>>::Leaving;

@@ -183,21 +183,21 @@ pub enum Drained {
 
 /// What comes of a datagram that is for no connection.
 #[derive(Debug)]
-pub enum Knocked<L> {
+pub enum CallOutcome<L> {
     /// Nothing.
     Nothing,
     /// A connection that is to be decided about.
     Call(L),
-    /// A caller was refused, which whoever listens is told.
+    /// A caller was refused, which the listener is told.
     Refused(ConnectionError),
 }
 
-impl<L> Knocked<L> {
-    pub(crate) fn map<M>(self, made: impl FnOnce(L) -> M) -> Knocked<M> {
+impl<L> CallOutcome<L> {
+    pub(crate) fn map<M>(self, made: impl FnOnce(L) -> M) -> CallOutcome<M> {
         match self {
-            Self::Nothing => Knocked::Nothing,
-            Self::Call(lower) => Knocked::Call(made(lower)),
-            Self::Refused(error) => Knocked::Refused(error),
+            Self::Nothing => CallOutcome::Nothing,
+            Self::Call(lower) => CallOutcome::Call(made(lower)),
+            Self::Refused(error) => CallOutcome::Refused(error),
         }
     }
 }

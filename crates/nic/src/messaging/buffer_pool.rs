@@ -3,9 +3,9 @@
 
 use weft_memory::Buffer;
 
-/// So many buffers are kept at most,
+/// This many buffers are kept at most,
 const MOST_BUFFERS: usize = 64;
-/// and so many bytes in all of them.
+/// and this many bytes in all of them.
 pub(super) const MOST_BYTES: usize = 16 << 20;
 
 /// Buffers that are not used now, the longest unused first, with the id of the peer that has written to them; 0: nobody

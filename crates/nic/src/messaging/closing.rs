@@ -6,7 +6,7 @@ use weft_base::Time;
 
 use super::EndpointSettings;
 
-/// The time without movement is cut into so many parts, and movement is looked for after each.
+/// The time without movement is cut into this many parts, and movement is looked for after each.
 const LOOKS: u32 = 16;
 /// The last parts are for ending the connections: what their peers have taken must not be lost with what they have not.
 const LOOKS_FOR_THE_END: u32 = 2;

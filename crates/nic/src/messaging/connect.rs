@@ -16,7 +16,7 @@ use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, EndpointFailure};
 use super::waiting::PendingTakeover;
 use crate::connection::{Ending, within_limits};
-use crate::engine::Patience;
+use crate::engine::ConnectTimeout;
 use crate::engine::listening::RequestKey;
 use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
@@ -112,7 +112,7 @@ impl Core {
         remote: SocketAddr,
         engine: &mut Engine<N, C>,
     ) -> Result<(), ConnectionError> {
-        let patience = Patience {
+        let patience = ConnectTimeout {
             timeout: Some(self.time_for_a_path(peer)),
             // Where there are other paths this one may lead to somebody who never answers.
             for_program: self.host.peers.get(peer).is_some_and(|known| known.address.paths.len() == 1),

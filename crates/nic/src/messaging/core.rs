@@ -35,10 +35,10 @@ use crate::queues::completion_queue::{CompletionQueue, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 
-/// An application that has sent so many messages to one peer without looking for completions is in the middle of many:
-/// from then on they go out together.
+/// An application that has sent this many messages to one peer without looking for completions is in the middle of
+/// many: from then on they go out together.
 const BURST: u32 = 4;
-/// So many of them at a time.
+/// This many of them at a time.
 const TOGETHER: u32 = 32;
 /// Rounds of one visit: what is left then is done in the next turn.
 const ROUNDS: usize = 8;

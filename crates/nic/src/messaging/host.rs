@@ -18,10 +18,10 @@ use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, pa
 use crate::callback;
 use crate::counters::Counters;
 
-/// Injected messages up to so many bytes are kept in the request itself.
+/// Injected messages up to this many bytes are kept in the request itself.
 const SMALL: usize = 64;
 
-/// So many sends at most have their memory exposed at a time, so that the memory table has room for others. Peers say
+/// This many sends at most have their memory exposed at a time, so that the memory table has room for others. Peers say
 /// where to write the messages of those beyond,
 const MOST_EXPOSED: usize = 8192;
 /// but for those that are longer than this: they are no work for one write.

@@ -7,7 +7,7 @@ use weft_wire::message::Refusal;
 use super::core::Core;
 use super::request::Address;
 
-/// So many of those that have left are looked at for each newcomer,
+/// This many of those that have left are looked at for each newcomer,
 const LOOKS: usize = 2;
 /// and so many when there is no room.
 const LOOKS_FOR_ROOM: usize = 64;

@@ -121,7 +121,7 @@ pub(super) struct Link {
     inbox: Inbox,
     /// Memory that packets are sent from, once it was needed.
     outbox: Option<Region>,
-    /// So many of its slots were used yet.
+    /// This many of its slots were used yet.
     opened: u16,
     pub(super) slot_bytes: u32,
     slots: u16,
@@ -217,8 +217,8 @@ impl Link {
         self.queue_pair.post_receive(&self.registry, request).is_ok()
     }
 
-    /// Looks at the packet of so many bytes in a slot that was received, in `scratch`: others may come into the region
-    /// meanwhile. `None` when there is no such thing.
+    /// Looks at the packet of this many bytes in a slot that was received, in `scratch`: others may come into the
+    /// region meanwhile. `None` when there is no such thing.
     pub(super) fn look_at_packet<R>(
         &self,
         slot: u16,
@@ -231,13 +231,13 @@ impl Link {
         Some(look(packet))
     }
 
-    /// The first so many bytes of a slot.
+    /// The first this many bytes of a slot.
     fn range(&self, slot: u16, length: u32) -> core::ops::Range<u64> {
         let start = u64::from(slot) * u64::from(self.slot_bytes);
         start..start + u64::from(length)
     }
 
-    /// Whether a packet of so many bytes that has come on this queue pair is for this link, and would have fit its
+    /// Whether a packet of this many bytes that has come on this queue pair is for this link, and would have fit its
     /// receive request.
     pub(super) fn takes(&self, queue_pair: &Arc<QueuePair>, length: usize) -> bool {
         length <= self.slot_bytes as usize && !self.phase.is_early() && Arc::ptr_eq(&self.queue_pair, queue_pair)

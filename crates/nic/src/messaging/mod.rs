@@ -40,7 +40,7 @@ pub(crate) type Engine<N, C> = crate::engine::Engine<N, C, EndpointEngine>;
 pub struct EndpointSettings {
     /// Protocols, credits, and what is kept for unexpected messages.
     pub messages: weft_message::Settings,
-    /// Messages and writes up to so many bytes may be injected: copied, so that nobody waits for them. Programs that
+    /// Messages and writes up to this many bytes may be injected: copied, so that nobody waits for them. Programs that
     /// ask for delivery-complete, as MPICH does, wait for the peer's answer to all others.
     pub inject_bytes: u32,
     /// Bytes of injected messages that have not gone out, or that stay here until their receives are posted. Beyond

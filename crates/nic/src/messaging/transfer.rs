@@ -11,7 +11,7 @@ use super::atomic_post::AtomicPost;
 use super::request::{Completed, EndpointFailure, Level, RemotePiece, RemotePlace, SendPost, TransferPost};
 use crate::error::ConnectionError;
 
-/// Long transfers are cut into requests of so many bytes.
+/// Long transfers are cut into requests of this many bytes.
 const PIECE: u64 = 1 << 30;
 
 /// Work that waits for its turn with a peer.
@@ -93,7 +93,7 @@ impl UserTransfer {
         }
     }
 
-    /// The peer's memory for what comes behind so many bytes: where it begins, and how many bytes are there in one
+    /// The peer's memory for what comes behind this many bytes: where it begins, and how many bytes are there in one
     /// piece.
     pub(super) fn place(&self, done: u64) -> (RemotePlace, u64) {
         let mut before = 0;

@@ -45,7 +45,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         true
     }
 
-    /// Runs the event loop for one turn, if nobody else does. Returns whether anything
+    /// Runs the event loop for one turn, if no other thread does. Returns whether anything
     /// was done: nothing is in a callback.
     pub fn progress(&self) -> bool {
         if !self.is_callable() {
@@ -62,7 +62,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         progress
     }
 
-    /// One turn of the engine with this number, if nobody else runs it: for a simulation, in which no thread does.
+    /// One turn of the engine with this number, if no other thread runs it: for a simulation, in which no thread does.
     /// Returns whether anything was done.
     pub fn progress_of(&self, engine: usize) -> bool {
         let worker = self.shared.workers.get(engine).filter(|_| self.is_callable());
@@ -72,7 +72,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// A thread is about to sleep on descriptors: something else must run the event loop. With [`Progress::Hybrid`] the
     /// NIC's thread takes over at once. Without such a thread the operating system watches all connections, and the
     /// network's own descriptor becomes readable when one of them has something to do. Does nothing in a callback:
-    /// whoever runs the event loop is in it.
+    /// the thread that runs the event loop is in it.
     pub fn watch(&self) {
         if !self.is_callable() {
             return;
@@ -88,7 +88,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
                         break;
                     }
                 }
-                engine.cool_all();
+                engine.arm_all();
             }
         }
     }
@@ -126,13 +126,13 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         self.shared.workers.iter().filter_map(|worker| worker.command().next_deadline()).min()
     }
 
-    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if nobody else
-    /// does. Returns whether `done`.
+    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if no other
+    /// thread does. Returns whether `done`.
     ///
     /// `done` runs in a callback: it can't use a NIC or an endpoint ([`crate::Completions::complete`] says more). In a
     /// callback this asks `done` once and does not wait.
     pub fn wait_until(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
-        // In a child by fork `done` might wait for a lock that nobody holds.
+        // In a child by fork `done` might wait for a lock that no thread holds.
         if !self.is_owner_process() {
             return false;
         }
@@ -197,7 +197,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         let mut finished = false;
         self.shared.common.event_count.wait(left, || {
             finished = done();
-            // A lone engine that nobody runs is this thread's to run.
+            // A lone engine that no thread runs is this thread's to run.
             let free = self.shared.workers.len() == 1 && self.runs(0) && self.front().is_free();
             finished || free
         });

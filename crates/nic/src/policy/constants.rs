@@ -117,4 +117,4 @@ pub(crate) const ASK_PORTS_EVERY_TURNS: u32 = 8;
 pub(crate) const CLOCK_EVERY_TURNS: u32 = 16;
 /// How long the NIC may sleep through a part of a long answer: not for ever, should the peer send something else in the
 /// middle of it. Picked.
-pub(crate) const LONGEST_DOZE: Duration = Duration::from_millis(10);
+pub(crate) const LONGEST_LOW_WATER: Duration = Duration::from_millis(10);

@@ -1,8 +1,8 @@
-//! Who is the NIC right now: the hand-over of an engine between calling threads and the NIC's own thread.
+//! Which thread is the NIC right now: the hand-over of an engine between calling threads and the NIC's own thread.
 //!
-//! Whoever holds the engine's lock is the NIC. This file keeps one promise: **when something is to be done and no
-//! calling thread is there, the NIC's thread is, at the latest [`Handover::away`] later**, but for two cases that stand
-//! below. It does so without a wake-up while callers come and go:
+//! The thread that holds the engine's lock is the NIC. This file keeps one promise: **when something is to be done and
+//! no calling thread is there, the NIC's thread is, at the latest [`Handover::away`] later**, but for two cases that
+//! stand below. It does so without a wake-up while callers come and go:
 //!
 //! - A caller that comes back ([`Handover::arrive`]) says that it is there, and switches packets off for the thread's
 //!   [`Watch`]. When it lets go of the engine ([`Handover::depart`]) it leaves a timer behind that ends the thread's
@@ -26,10 +26,10 @@
 //! looks again whether they are there then.
 //!
 //! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that
-//! race, one sees what the other did. The engine's lock is none of them: who is refused it has only read it, and who
-//! lets go of it only released it. So a fence stands between a flag and the lock, on either side ([`Flag::fence`],
-//! [`Flag::fence_behind_lock`]); without it a machine of weak order, as ARM is, may lose a wake-up. The tests let a
-//! model checker try the interleavings; it knows no weak order.
+//! race, one sees what the other did. The engine's lock is none of them: a thread that is refused it has only read it,
+//! and one that lets go of it only released it. So a fence stands between a flag and the lock, on either side
+//! ([`Flag::fence`], [`Flag::fence_behind_lock`]); without it a machine of weak order, as ARM is, may lose a wake-up.
+//! The tests let a model checker try the interleavings; it knows no weak order.
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 use core::time::Duration;
@@ -47,13 +47,13 @@ pub(crate) trait Flag {
     /// Sets it and returns what it was.
     fn swap(&self, value: bool) -> bool;
 
-    /// What was set before is seen by who lets go of a lock after this thread has found it taken.
+    /// What was set before is seen by the thread that lets go of a lock after this thread has found it taken.
     #[inline]
     fn fence() {
         fence(Ordering::SeqCst);
     }
 
-    /// The same on the side of who has just let go of the lock.
+    /// The same on the side of the thread that has just let go of the lock.
     #[inline]
     fn fence_behind_lock() {
         weft_lock::fence_behind_lock();
@@ -82,9 +82,9 @@ impl Flag for AtomicBool {
 }
 
 /// The engine as its thread sees it.
-pub(crate) trait Seat {
+pub(crate) trait EngineSlot {
     /// The engine, held. Dropping it lets go, and calls [`Handover::depart`] after that.
-    type Hold<'a>: Hold
+    type Guard<'a>: EngineGuard
     where
         Self: 'a;
 
@@ -96,17 +96,17 @@ pub(crate) trait Seat {
     fn processor(&self) -> Option<u32>;
     /// Which thread that was.
     fn caller(&self) -> Option<u32>;
-    /// The engine, unless somebody else has it.
-    fn try_take(&self) -> Option<Self::Hold<'_>>;
+    /// The engine, unless another thread has it.
+    fn try_take(&self) -> Option<Self::Guard<'_>>;
     /// The thread shall end.
     fn stopped(&self) -> bool;
 }
 
 /// The engine, held by its thread.
-pub(crate) trait Hold {
+pub(crate) trait EngineGuard {
     /// Does what there is to do. Returns whether to go on at once.
     fn turn(&mut self) -> bool;
-    /// Somebody waits for the engine's lock, who calls [`Handover::beat`] when it has it.
+    /// A thread waits for the engine's lock, and calls [`Handover::heartbeat`] when it has it.
     fn is_wanted(&self) -> bool;
     /// Has the operating system watch everything.
     fn arm(&mut self);
@@ -116,7 +116,7 @@ pub(crate) trait Hold {
     fn note(&mut self, event: Event);
 }
 
-/// Something is to be done, so nobody may sleep.
+/// Something is to be done, so no thread may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SomethingToDo;
 
@@ -135,7 +135,7 @@ pub(crate) enum Event {
 pub(crate) struct Handover<F = AtomicBool> {
     /// A caller has been here since the thread took the engine last.
     pub(super) present: F,
-    /// Who lets go of the engine next must see to it that the thread's sleep ends.
+    /// The thread that lets go of the engine next must see to it that the thread's sleep ends.
     recall: F,
     /// How long callers may be away, and what the thread has learned of them.
     policy: TakeOver,
@@ -170,9 +170,9 @@ impl<F: Flag> Handover<F> {
         }
     }
 
-    /// Who holds the engine wants the thread to look when it lets go.
+    /// The engine's holder wants the thread to check when it lets go.
     #[inline]
-    pub(crate) fn beat(&self) {
+    pub(crate) fn heartbeat(&self) {
         self.recall.set(true);
     }
 
@@ -208,37 +208,42 @@ impl<F: Flag> Handover<F> {
     }
 
     /// The life of the NIC's thread.
-    pub(crate) fn serve<S: Seat>(&self, seat: &S, watch: &dyn Watch) {
+    pub(crate) fn serve<S: EngineSlot>(&self, slot: &S, watch: &dyn Watch) {
         let mut pressure = Pressure::default();
         let mut longest = Some(Duration::ZERO);
-        while !seat.stopped() {
+        while !slot.stopped() {
             watch.sleep(longest);
-            longest = self.take_over(seat, watch, &mut pressure);
+            longest = self.take_over(slot, watch, &mut pressure);
         }
     }
 
     /// When to look again, while callers are here. `None` when they have been away for too long.
-    pub(super) fn patrol<S: Seat>(&self, seat: &S, watch: &dyn Watch, pressure: &mut Pressure) -> Option<Duration> {
+    pub(super) fn watchdog<S: EngineSlot>(
+        &self,
+        slot: &S,
+        watch: &dyn Watch,
+        pressure: &mut Pressure,
+    ) -> Option<Duration> {
         if self.policy.is_adaptive() && self.policy.callers_run() {
-            pressure.update(seat.now(), seat.caller(), watch);
+            pressure.update(slot.now(), slot.caller(), watch);
             self.policy.set_oversubscribed(pressure.is_oversubscribed());
         }
-        self.policy.next_look(self.present.get(), seat.quiet_for())
+        self.policy.next_look(self.present.get(), slot.quiet_for())
     }
 
     /// The thread was woken. Returns how long it may sleep next.
-    fn take_over<S: Seat>(&self, seat: &S, watch: &dyn Watch, pressure: &mut Pressure) -> Option<Duration> {
-        let mut next = self.patrol(seat, watch, pressure);
-        if next.is_none() && watch.pin(seat.processor().filter(|_| pressure.is_full())) {
+    fn take_over<S: EngineSlot>(&self, slot: &S, watch: &dyn Watch, pressure: &mut Pressure) -> Option<Duration> {
+        let mut next = self.watchdog(slot, watch, pressure);
+        if next.is_none() && watch.pin(slot.processor().filter(|_| pressure.is_full())) {
             // To go there may have taken long.
-            next = self.patrol(seat, watch, pressure);
+            next = self.watchdog(slot, watch, pressure);
         }
         if next.is_some() {
             watch.set_packets(false);
             return next;
         }
-        let Some(mut hold) = self.try_take(seat) else {
-            // Who has the engine sees to the packets, and recalls the thread.
+        let Some(mut hold) = self.try_take(slot) else {
+            // The holder of the engine sees to the packets, and recalls the thread.
             watch.set_packets(false);
             return None;
         };
@@ -263,8 +268,9 @@ impl<F: Flag> Handover<F> {
                 self.recall.set(true);
                 return None;
             }
-            if hold.is_wanted() || seat.stopped() {
-                // Who wants the engine, and who stops it, recalls the thread. Until then it would only be in their way.
+            if hold.is_wanted() || slot.stopped() {
+                // A thread that wants the engine, or stops it, recalls this one. Until then it would only be in their
+                // way.
                 return None;
             }
             if turns == TURNS_AT_A_PLACE && self.policy.callers_run() {
@@ -274,17 +280,17 @@ impl<F: Flag> Handover<F> {
         }
     }
 
-    pub(super) fn try_take<'a, S: Seat>(&self, seat: &'a S) -> Option<S::Hold<'a>> {
-        seat.try_take().or_else(|| {
+    pub(super) fn try_take<'a, S: EngineSlot>(&self, slot: &'a S) -> Option<S::Guard<'a>> {
+        slot.try_take().or_else(|| {
             self.recall.set(true);
             F::fence();
-            // Who had it may have let go before it could see that.
-            seat.try_take()
+            // The holder may have let go before it could see that.
+            slot.try_take()
         })
     }
 
     /// There is nothing to do: packets shall end the sleep that follows. `None` when there is something all the same.
-    pub(super) fn guard<H: Hold>(&self, hold: &mut H, watch: &dyn Watch) -> Option<Option<Duration>> {
+    pub(super) fn guard<H: EngineGuard>(&self, hold: &mut H, watch: &dyn Watch) -> Option<Option<Duration>> {
         hold.arm();
         watch.set_packets(true);
         let longest = hold.may_sleep();

@@ -1,5 +1,5 @@
-//! Who runs an engine: calling threads and the NIC's own, the hand-over between them, and how long each spins before
-//! it sleeps.
+//! Which thread runs an engine: calling threads and the NIC's own, the hand-over between them, and how long each spins
+//! before it sleeps.
 
 pub(crate) mod handover;
 mod selective_interrupt;

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use weft_base::{Clock, Waker, Watch};
 use weft_lock::{Mutex, Rank};
 
-use super::handover::{Event, Flag, Handover, Hold, Seat};
+use super::handover::{EngineGuard, EngineSlot, Event, Flag, Handover};
 use super::worker::Worker;
 use crate::engine::Upper;
 use crate::lower::Carrier;
 use crate::policy::Pressure;
 
-/// Whom to call.
+/// What to call.
 pub(crate) struct Summons(Mutex<Option<Arc<dyn Waker>>>);
 
 impl Default for Summons {
@@ -49,17 +49,17 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
 impl<F: Flag> Handover<F> {
     /// The life of a thread that only calls for the callers: with `call`, when something has waited for longer than
     /// they may be away.
-    fn call<S: Seat>(&self, seat: &S, watch: &dyn Watch, call: impl Fn()) {
-        // Nothing waits before the first caller comes, who leaves a timer behind.
+    fn call<S: EngineSlot>(&self, slot: &S, watch: &dyn Watch, call: impl Fn()) {
+        // Nothing waits before the first caller comes, which leaves a timer behind.
         let (mut longest, mut pressure) = (None, Pressure::default());
-        while !seat.stopped() {
+        while !slot.stopped() {
             watch.sleep(longest);
-            longest = self.patrol(seat, watch, &mut pressure);
+            longest = self.watchdog(slot, watch, &mut pressure);
             if longest.is_some() {
                 watch.set_packets(false);
                 continue;
             }
-            let Some(mut hold) = self.try_take(seat) else {
+            let Some(mut hold) = self.try_take(slot) else {
                 watch.set_packets(false);
                 continue;
             };
@@ -74,7 +74,7 @@ impl<F: Flag> Handover<F> {
             // Something is there.
             watch.set_packets(false);
             watch.sleep(Some(self.policy().away()));
-            match self.try_take(seat) {
+            match self.try_take(slot) {
                 Some(mut hold) if !self.present.get() => {
                     hold.note(Event::Called);
                     drop(hold);

@@ -18,7 +18,7 @@ use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::policy::constants::{LONGEST_INTERVAL, TIMERS_PER_INTERVAL};
 use crate::policy::{Next, SpinHistory, SpinPolicy, TakeOver, WaiterHint, YieldPolicy};
-use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
+use crate::progress::handover::{EngineGuard, EngineSlot, Event, Flag as _, Handover, SomethingToDo};
 use crate::progress::selective_interrupt::Summons;
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
@@ -131,23 +131,23 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         }
     }
 
-    /// A calling thread takes the engine, if nobody has it.
+    /// A calling thread takes the engine, if no thread has it.
     pub(crate) fn visit(&self, runner: Runner) -> Option<Held<'_, N, C, U>> {
         self.announce();
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, runner);
-        held.beats = self.shares() && held.beat();
+        held.is_heartbeat = self.shares() && held.heartbeat();
         Some(held)
     }
 
-    /// The engine, for a command of a calling thread: whoever runs the loop lets go of it for us.
+    /// The engine, for a command of a calling thread: the thread that runs the loop lets go of it for us.
     pub(crate) fn command(&self) -> Held<'_, N, C, U> {
         let _commander = self.doorbell.command();
         self.announce();
         let mut held = Held::new(self.engine.lock(), self, Runner::Visitor);
-        held.beat();
+        held.heartbeat();
         // The thread is to see to what follows from the command.
-        self.handover.beat();
+        self.handover.heartbeat();
         held
     }
 
@@ -177,17 +177,18 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         self.watch.wake();
     }
 
-    /// Whether nobody runs the engine.
+    /// Whether no thread runs the engine.
     pub(crate) fn is_free(&self) -> bool {
         !self.engine.is_locked()
     }
 
-    /// A queue pair of this connection has new work: a calling thread does it at once, or rings for whoever will.
+    /// A queue pair of this connection has new work: a calling thread does it at once, or rings for the thread that
+    /// will.
     pub(crate) fn start_on(&self, connection: DefaultKey, here: bool) {
         if here {
             if let Some(mut engine) = self.visit(Runner::Visitor) {
                 engine.send_posted(connection);
-                if engine.beats {
+                if engine.is_heartbeat {
                     // It keeps the thread away, so it receives as well: it may be a caller that does nothing but post.
                     engine.turn();
                 }
@@ -206,7 +207,7 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         }
     }
 
-    /// Posts a short request and starts on it, if nobody has the engine: it passes the queues when nothing is to go
+    /// Posts a short request and starts on it, if no thread has the engine: it passes the queues when nothing is to go
     /// before it ([`Engine::pass_request`]).
     pub(crate) fn post_short(
         &self,
@@ -220,7 +221,7 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
             engine.send_posted(connection);
             Ok(())
         });
-        if engine.beats {
+        if engine.is_heartbeat {
             // As in `start_on`.
             engine.turn();
         }
@@ -232,11 +233,11 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         self.waiters.polled();
     }
 
-    /// Does what the doorbell was rung for, unless somebody else holds the engine: who lets go of it looks at the
-    /// doorbell.
+    /// Does what the doorbell was rung for, unless another thread holds the engine: the thread that lets go of it
+    /// checks the doorbell.
     fn attend(&self) {
         while self.doorbell.has_rung() {
-            // Who has the engine sees the doorbell when it lets go, or the engine is free for us.
+            // The holder of the engine sees the doorbell when it lets go, or the engine is free for us.
             AtomicBool::fence();
             match self.engine.try_lock() {
                 Some(guard) => Held::new(guard, self, Runner::Visitor).attend_doorbell(),
@@ -325,14 +326,14 @@ pub(crate) enum Ran {
     Done,
     /// The time is up.
     GaveUp,
-    /// Somebody else has, or wants, the engine.
+    /// Another thread has, or wants, the engine.
     Busy,
     /// Nothing came for a while.
     Tired,
 }
 
-impl<N: Carrier, C: Clock, U: Upper> Seat for Worker<N, C, U> {
-    type Hold<'a>
+impl<N: Carrier, C: Clock, U: Upper> EngineSlot for Worker<N, C, U> {
+    type Guard<'a>
         = WorkerGuard<'a, N, C, U>
     where
         Self: 'a;
@@ -374,7 +375,7 @@ pub(crate) struct WorkerGuard<'a, N: Carrier, C: Clock, U: Upper> {
     spin_policy: SpinPolicy<'a>,
 }
 
-impl<N: Carrier, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> EngineGuard for WorkerGuard<'_, N, C, U> {
     fn turn(&mut self) -> bool {
         let progress = self.held.turn();
         matches!(self.spin_policy.after_turn(progress, self.held.now()), Next::Poll)
@@ -385,8 +386,12 @@ impl<N: Carrier, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
     }
 
     fn arm(&mut self) {
-        // When it wakes without a packet it calls the application, for which a doze is no reason.
-        if self.worker.common.settings.progress == Progress::Summon { self.held.cool_all() } else { self.held.doze() }
+        // When it wakes without a packet it calls the application, for which the low-water mark is no reason.
+        if self.worker.common.settings.progress == Progress::Summon {
+            self.held.arm_all()
+        } else {
+            self.held.arm_low_water()
+        }
     }
 
     fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
@@ -395,7 +400,7 @@ impl<N: Carrier, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
             return Err(SomethingToDo);
         }
         if self.worker.shares() && self.worker.common.settings.engines == 1 {
-            // Whoever rings can take the engine, so nobody need be woken for it.
+            // A thread that rings can take the engine, so none need be woken for it.
             self.worker.doorbell.unpark();
         }
         Ok(self.held.until_deadline())
@@ -414,18 +419,18 @@ impl<N: Carrier, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
     }
 }
 
-/// The engine, held by this thread. Letting go wakes whoever waits for it.
+/// The engine, held by this thread. Letting go wakes the threads that wait for it.
 pub(crate) struct Held<'a, N: Carrier, C: Clock, U: Upper> {
     guard: Option<MutexGuard<'a, Engine<N, C, U>>>,
     worker: &'a Worker<N, C, U>,
     runner: Runner,
     /// This visit is the first for a while.
-    beats: bool,
+    is_heartbeat: bool,
     /// When it was taken, if the time is measured.
     since: Option<Time>,
 }
 
-/// One visit in so many is measured, and counts for all of them.
+/// One visit in this many is measured, and counts for all of them.
 const MEASURED_VISITS: u32 = 64;
 
 impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
@@ -438,16 +443,16 @@ impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
         let since = measured.then(|| worker.common.clock.now());
         // Else a wait would begin at the time of the last visit, and might take itself for a long one.
         since.into_iter().for_each(|now| guard.set_clock(now));
-        Self { guard: Some(guard), worker, runner, beats: false, since }
+        Self { guard: Some(guard), worker, runner, is_heartbeat: false, since }
     }
 
     /// Leaves word of this visit for the worker's thread. Returns whether half the time has passed since this was last
     /// answered with yes that callers may be away.
-    fn beat(&mut self) -> bool {
+    fn heartbeat(&mut self) -> bool {
         self.look_at_clock();
         self.worker.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
         let away = self.worker.handover.policy().away();
-        let due = self.is_beat_due(away / 2);
+        let due = self.is_heartbeat_due(away / 2);
         if due {
             self.note_processor();
             let caller = self.worker.watch.thread().unwrap_or(NONE);
@@ -462,8 +467,8 @@ impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
     }
 
     /// Whether this visit is the first for a while.
-    pub(crate) fn beats(&self) -> bool {
-        self.beats
+    pub(crate) fn is_heartbeat(&self) -> bool {
+        self.is_heartbeat
     }
 
     fn settle(&mut self) {

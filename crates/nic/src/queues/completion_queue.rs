@@ -32,7 +32,7 @@ impl Deref for WorkCompletion {
     }
 }
 
-/// Which completions wake whoever has armed the queue.
+/// Which completions wake the thread that has armed the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Arm {
@@ -142,23 +142,23 @@ impl CompletionQueue {
         count
     }
 
-    /// So many entries were taken out, and so many are left. Under the lock, so that plain stores do.
+    /// This many entries were taken out, and so many are left. Under the lock, so that plain stores do.
     #[inline]
     fn count_taken(&self, count: usize, left: usize) {
         self.available.store(left, Ordering::Release);
         self.freed.store(self.freed.load(Ordering::Relaxed).wrapping_add(count), Ordering::Release);
     }
 
-    /// Sets whom to wake when the queue is armed and a completion comes.
+    /// Sets what to wake when the queue is armed and a completion comes.
     pub fn set_event(&self, event: Arc<dyn Waker>) {
         *self.event.lock() = Some(event);
     }
 
-    /// Asks for one wake-up at the next completion of this kind. Completions that are there already wake nobody: poll
-    /// once more after arming.
+    /// Asks for one wake-up at the next completion of this kind. Completions that are there already wake no thread:
+    /// poll once more after arming.
     pub fn arm(&self, arm: Arm) {
         self.armed.store(arm as u8, Ordering::Relaxed);
-        // Either the poll sees the completion, or who brings it sees this.
+        // Either the poll sees the completion, or the thread that brings it sees this.
         fence(Ordering::SeqCst);
     }
 

@@ -10,11 +10,11 @@ use std::sync::PoisonError;
 
 use super::sync::{AtomicUsize, Condvar, Entered, PlainGuard, PlainMutex, Rank, fence, fence_behind_lock};
 
-/// Wakes everybody who waits each time it is turned, and costs a fence and a load when nobody does.
+/// Wakes all threads that wait each time it is turned, and costs a fence and a load when none does.
 ///
-/// Who waits counts itself, and then asks whether what it waits for is there; who changes something publishes it in any
-/// way, and then looks whether anybody waits. A fence between the two, on either side, makes sure that one of them sees
-/// the other (see [`weft_lock::Alarm`]).
+/// A thread that waits counts itself, and then asks whether what it waits for is there; one that changes something
+/// publishes it in any way, and then looks whether anybody waits. A fence between the two, on either side, makes sure
+/// that one of them sees the other (see [`weft_lock::Alarm`]).
 #[derive(Debug, Default)]
 pub(crate) struct EventCount {
     waiting: AtomicUsize,
@@ -30,14 +30,14 @@ impl EventCount {
         self.turn_after_fence();
     }
 
-    /// The same for who has just let go of a lock, of those that [`fence_behind_lock`] speaks of.
+    /// The same for a thread that has just let go of a lock, of those that [`fence_behind_lock`] speaks of.
     #[inline]
     pub(crate) fn turn_behind_lock(&self) {
         fence_behind_lock();
         self.turn_after_fence();
     }
 
-    /// The same for who has had a fence between the change and this.
+    /// The same for a thread that has had a fence between the change and this.
     #[inline]
     pub(crate) fn turn_after_fence(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {

@@ -478,7 +478,7 @@ impl QueuePair {
         self.send_completions.push(WorkCompletion { queue_pair: self.number, completion });
     }
 
-    /// So many send requests have succeeded, and nobody wants to hear of it.
+    /// This many send requests have succeeded, and nobody wants to hear of it.
     pub(crate) fn complete_silently(&self, count: usize) {
         self.sends_under_way.fetch_sub(count, Ordering::AcqRel);
         self.send_completions.release(count);

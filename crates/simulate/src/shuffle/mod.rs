@@ -458,10 +458,10 @@ impl Pollable<SimulatedNetwork<Shuffle>> for Shuffled {
 }
 
 impl Datagrams<()> for Shuffled {
-    type Door = ();
+    type Acceptor = ();
     type Leaving = ();
 
-    fn door(_: [u8; 32], _: [u8; 32], _: Option<&weft_nic::JobKey>) {}
+    fn acceptor(_: [u8; 32], _: [u8; 32], _: Option<&weft_nic::JobKey>) {}
 }
 
 fn check_length(private_data: &[u8]) -> Result<(), StartMisuse> {

@@ -1,5 +1,5 @@
 //! Segments that have come before their turn and are kept until it comes, as a receiver does that must have everything
-//! in order before it copies it to its place ([`OutOfOrder::Copy`](crate::OutOfOrder)). Only for who asks for it: where
+//! in order before it copies it to its place ([`OutOfOrder::Copy`](crate::OutOfOrder)). Only on request: where
 //! segments are placed as they come, none of this is there.
 
 use std::collections::VecDeque;

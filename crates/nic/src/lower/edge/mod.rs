@@ -2,11 +2,11 @@
 //! they are in place.
 //!
 //! `state` is what a connection has, `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and
-//! the stream above it, `wire` lays out its datagrams, `outbox` brings them to the engine's port, `door` answers those
-//! that the port does not know.
+//! the stream above it, `wire` lays out its datagrams, `outbox` brings them to the engine's port, `acceptor` answers
+//! those that the port does not know.
 
 mod accepted;
-pub(super) mod door;
+pub(super) mod acceptor;
 mod fences;
 mod kept;
 mod no_stream;
@@ -29,7 +29,7 @@ use weft_base::{Hint, HintKind, Interest, Network, PortError, PortOptions, Time,
 use weft_edge::Ending;
 use weft_rdmap::{SendRequest, Stream};
 
-use self::door::EdgeDoor;
+use self::acceptor::EdgeAcceptor;
 use self::no_stream::NoStream;
 use self::outbox::Outbox;
 use self::parcel::EdgeLeaving;
@@ -38,15 +38,15 @@ use self::state::{Handed, Phase};
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, Knocked, ListensAt, Names,
-    Passed, Pollable, Readiness, ReceiveError, Segments, SendError, Sent, Setup, StartStep, Stray, StreamCell, Told,
-    Undecided,
+    Above, Accepted, CallOutcome, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, ListensAt,
+    Names, Passed, Pollable, Readiness, ReceiveError, Segments, SendError, Sent, Setup, StartStep, StreamCell, Told,
+    Undecided, Unmatched,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
 
-/// While a port has no room, timers wait so long at least.
+/// While a port has no room, timers wait this long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
 
 impl<N: Network, S: AsMut<Outbox>> Setup<N, S> for Edge {
@@ -104,7 +104,7 @@ impl<N: Network, S: AsMut<Outbox>> Setup<N, S> for Edge {
                 "what answers there proves that it has a job key, and this side has none: set the same key at both \
                  sides"
             };
-            return Some(door::failed(StartReason::Incompatible, words));
+            return Some(acceptor::failed(StartReason::Incompatible, words));
         }
         let is_unreachable = calling.unreachable && !calling.is_heard;
         is_unreachable.then_some(ConnectionError::Connect { remote: self.remote, error: PortError::Unreachable })
@@ -145,7 +145,8 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
             return Err(error.into());
         }
         if let Some(running) = self.running() {
-            // One that is not due yet is waited for by the time at which it is. In the middle of bulk nobody answers.
+            // One that is not due yet is waited for by the time at which it is. In the middle of bulk no thread
+            // answers.
             let may_answer = core::mem::take(&mut running.took) && running.connection.owes_ack(io.now);
             running.held = match running.held {
                 // A turn may look several times.
@@ -170,7 +171,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         progress |= self.tell_sent(above, io);
         let failure = self.failure();
         let Some(running) = self.running() else { return Ok(Got::Nothing) };
-        // Nobody need look whether an answer takes along what is not owed.
+        // No check is needed whether an answer takes along what is not owed.
         running.took &= running.connection.owes_ack(io.now);
         if let Some(error) = running.error.take() {
             return Err(error);
@@ -195,7 +196,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         }
         if running.is_closing {
             running.connection.hold_acks(false);
-            // Nobody asks for more to be sent.
+            // Nothing more is requested to be sent.
             progress |= self.flush::<A>(None, usize::MAX, io).is_ok_and(|sent| sent.progress);
         }
         Ok(if progress { Got::Progress } else { Got::Nothing })
@@ -243,7 +244,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
             running.connection.abort(b"given up");
             self.waiting.clear();
             self.take_back(io);
-            // Once: who does not hear it is told when it speaks again.
+            // Once: a peer that does not receive it is told when it sends again.
             let _ = self.flush::<NoStream>(None, usize::MAX, io);
         }
     }
@@ -377,19 +378,19 @@ impl<N: Network> Pollable<N> for Edge {
 }
 
 impl<S> Datagrams<S> for Edge {
-    type Door = EdgeDoor;
+    type Acceptor = EdgeAcceptor;
     type Leaving = EdgeLeaving;
 
     fn listens_at(_: &Offer) -> ListensAt {
         ListensAt { streams: false, shared_memory: false, datagrams: true }
     }
 
-    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> EdgeDoor {
-        EdgeDoor::new(host, secret, key)
+    fn acceptor(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> EdgeAcceptor {
+        EdgeAcceptor::new(host, secret, key)
     }
 
     fn destination(datagram: &[u8]) -> Destination {
-        door::destination(datagram)
+        acceptor::destination(datagram)
     }
 
     fn is_good(datagram: &[u8]) -> bool {
@@ -397,11 +398,16 @@ impl<S> Datagrams<S> for Edge {
     }
 
     fn quoted(quote: &[u8]) -> Destination {
-        door::quoted(quote)
+        acceptor::quoted(quote)
     }
 
-    fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_, S>, answer: &mut Vec<u8>) -> Knocked<Self> {
-        door::knock(door, stray, io, answer)
+    fn on_unmatched(
+        acceptor: &mut EdgeAcceptor,
+        unmatched: &Unmatched<'_>,
+        io: &mut Io<'_, S>,
+        answer: &mut Vec<u8>,
+    ) -> CallOutcome<Self> {
+        acceptor::on_unmatched(acceptor, unmatched, io, answer)
     }
 
     fn names(&self) -> Option<(DatagramKey, Names)> {
@@ -434,9 +440,9 @@ impl<S> Datagrams<S> for Edge {
 
     fn take_hint(&mut self, hint: &Hint, now: Time) {
         match &mut self.phase {
-            // That it quotes this call, whose name nobody can guess, is known from how it has come here.
+            // That it quotes this call, whose name cannot be guessed, is known from how it has come here.
             Phase::Calling(calling) if hint.to.ip() == Some(self.remote) => match hint.what {
-                // A host alone knows who has its ports.
+                // Only a host knows which program has its ports.
                 HintKind::Refused if hint.by == Some(self.remote.ip()) => calling.failed = Some(PortError::Refused),
                 HintKind::Refused | HintKind::Unreachable => calling.unreachable = true,
                 HintKind::TooLarge(_) => {}

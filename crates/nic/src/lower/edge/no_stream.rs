@@ -1,4 +1,4 @@
-//! What stands above a connection whose stream has gone: nothing, and nobody can make one.
+//! What stands above a connection whose stream has gone: nothing, and none can be made.
 
 use weft_base::Time;
 use weft_rdmap::{Arrival, Demand, Placement, Verdict, Violation};

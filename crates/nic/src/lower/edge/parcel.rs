@@ -14,14 +14,14 @@ use super::wire::{COPY_ALL, Wire, lay};
 use crate::lower::{DatagramKey, Leaving, Parcel, ServedPorts, Told};
 use crate::settings::Rails;
 
-/// What has waited for so long at a port that another engine serves is taken back: that engine is slow, or its thread
+/// What has waited for this long at a port that another engine serves is taken back: that engine is slow, or its thread
 /// has ended.
 const TAKE_BACK_AFTER: Duration = Duration::from_millis(20);
 
 /// Datagrams of one connection that leave by one port.
 #[derive(Debug, Default)]
 pub struct EdgeParcel {
-    /// What this end calls the connection. 0: nobody's.
+    /// What this end calls the connection. 0: of none.
     name: u64,
     from: Option<LocalAddress>,
     bytes: Vec<u8>,
@@ -161,7 +161,7 @@ impl Leaving for EdgeLeaving {
     }
 }
 
-/// Whether all payload of a datagram is as it was sent. Nobody need look at it again then; what else is in it is for
+/// Whether all payload of a datagram is as it was sent. It need not be checked again then; what else is in it is for
 /// the connection to check, which knows its packet numbers.
 pub(super) fn has_good_payload(datagram: &[u8]) -> bool {
     let Ok(packet) = weft_wire::edge::packet::Packet::parse(datagram) else { return false };
@@ -179,7 +179,7 @@ pub(super) struct Release {
     next: Option<Held>,
 }
 
-/// Who waits until parcels have left.
+/// What waits until parcels have left.
 #[derive(Debug)]
 struct Held {
     upto: u64,
@@ -209,7 +209,7 @@ impl Release {
             held.marks.retain(|(port, mark)| !ports.have_left(*port, *mark, name));
             if !held.marks.is_empty() {
                 if held.since + TAKE_BACK_AFTER <= now {
-                    // Whoever serves the port is slow or has ended: the peer has got it otherwise.
+                    // The engine that serves the port is slow or has ended: the peer has got it otherwise.
                     held.marks.iter().for_each(|(port, _)| ports.take_back(*port, name));
                     held.since = now;
                 }
@@ -231,7 +231,7 @@ impl Release {
         self.next.as_ref().map(|held| held.since + TAKE_BACK_AFTER)
     }
 
-    /// Nobody waits any more.
+    /// Nothing waits any more.
     pub(super) fn forget(&mut self) {
         self.next = None;
     }

@@ -1,4 +1,4 @@
-//! Set-up: who calls, and who is called.
+//! Set-up: the caller, and the called.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -13,7 +13,7 @@ use weft_wire::edge::BASE_DATAGRAM;
 use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::accepted::{ANSWER_AGAIN_AFTER, AcceptedCall};
-use super::door::{failed, fresh, setup_key};
+use super::acceptor::{failed, fresh, setup_key};
 use super::fences::Fences;
 use super::kept::{Kept, REORDER_LIMIT};
 use super::outbox::Outbox;
@@ -24,7 +24,7 @@ use crate::lower::{Accepted, Datagram, DatagramKey, Drained, Io, StartStep, Term
 use crate::offer::{ConnectionInfo, LowerInfo, Offer, RequestInfo, Role, StartMisuse, StartReason};
 use crate::settings::{FlowShare, OutOfOrder, Rails};
 
-/// A program may take as long as it likes to decide: who waits says how long.
+/// A program may take as long as it likes to decide: the peer that waits says how long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A hello is said again at the latest after this.
 const LONGEST_REPEAT: Duration = Duration::from_millis(400);
@@ -93,7 +93,7 @@ fn edge_settings(port: DatagramKey, io: &Io<'_, impl AsMut<Outbox>>) -> weft_edg
         max_datagram: LARGEST,
         rails: if io.settings.rails == Rails::One { 1 } else { Rails::MOST as u8 },
         couples: io.settings.flow_share == FlowShare::Coupled,
-        // Nobody answers for a program that is stopped: twice the time that a host is given.
+        // No kernel answers for a program that is stopped: twice the time that a host is given.
         peer_timeout: io.settings.peer_timeout.map_or(FOR_EVER, |timeout| 2 * timeout),
         ..defaults
     }

@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use weft_base::Time;
 
-/// The first poll comes so long after the message: most programs that were a moment late have posted by then.
+/// The first poll comes this long after the message: most programs that were a moment late have posted by then.
 const FIRST_POLL: Duration = Duration::from_micros(200);
 /// The longest time between two polls. A program that posts without polling its completion queue, so that the NIC's
-/// thread has to find the receive, waits so long at most, and never longer than it has kept the peer waiting.
+/// thread has to find the receive, waits this long at most, and never longer than it has kept the peer waiting.
 const LONGEST_POLL: Duration = Duration::from_micros(25_600);
 
 /// A connection that waits for receives. The timer backs off exponentially: many connections whose applications post

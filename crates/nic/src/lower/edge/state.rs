@@ -54,7 +54,7 @@ pub(super) enum Phase {
 pub(super) struct Calling {
     pub(super) caller: Caller,
     pub(super) offer: Offer,
-    /// Somebody there has answered.
+    /// A peer there has answered.
     pub(super) is_heard: bool,
     pub(super) failed: Option<PortError>,
     /// There was no way to the peer: its link, or ours, may be mended in time.

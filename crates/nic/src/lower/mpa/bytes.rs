@@ -7,7 +7,7 @@ use super::outgoing::Outgoing;
 use super::staging::{Pool, Staging};
 use crate::lower::Io;
 
-/// What is read at a time when nobody wants it.
+/// What is read at a time when it is not wanted.
 const DRAIN_BYTES: usize = 16 * 1024;
 
 /// A port, and what waits on both sides of it.

@@ -123,7 +123,7 @@ impl<P: Segmented + Lending> Mpa<P> {
         Ok(Self::new(port, start))
     }
 
-    /// Whether it is known already that nobody takes it.
+    /// Whether it is known already that it is not taken.
     pub(super) fn is_refused(&mut self) -> bool {
         self.bytes.port.poll_connected().is_err()
     }
@@ -346,8 +346,8 @@ impl<N: Network> Pollable<N> for Mpa<N::Port> {
 }
 
 impl<P: Port, S> Datagrams<S> for Mpa<P> {
-    type Door = ();
+    type Acceptor = ();
     type Leaving = ();
 
-    fn door(_: [u8; 32], _: [u8; 32], _: Option<&JobKey>) {}
+    fn acceptor(_: [u8; 32], _: [u8; 32], _: Option<&JobKey>) {}
 }

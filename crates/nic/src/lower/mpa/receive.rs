@@ -22,7 +22,7 @@ use crate::settings::Verify;
 
 /// What is read behind a large frame: enough for the head of the next, too little to be worth a copy.
 const LOOK_AHEAD: usize = 128;
-/// After a large frame, so many smaller ones are read one by one, because another large one may follow: long messages
+/// After a large frame, this many smaller ones are read one by one, because another large one may follow: long messages
 /// end with a small frame.
 const EXPECT_LARGE_FRAMES: u8 = 2;
 const _: () = assert!(LOOK_AHEAD >= HEAD_LENGTH + 8, "an FPDU's length, a marker and a whole head");
@@ -56,7 +56,7 @@ impl From<MemoryError> for ReceiveError {
 /// Finds frames in the stream of bytes, and knows how much to read.
 pub(super) struct FrameReader {
     pub(super) deframer: Deframer,
-    /// A large frame came not so many frames ago: read only as much as holds the next header, so that the rest can go
+    /// A large frame came not this many frames ago: read only as much as holds the next header, so that the rest can go
     /// straight into place.
     expect_large: u8,
 }

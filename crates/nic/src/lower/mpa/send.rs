@@ -22,7 +22,7 @@ const ASK_PATH_EVERY_FRAMES: u32 = 4096;
 /// The most payload of a segment that is lent: what the peer's engine copies in one go, before it looks at its other
 /// connections.
 const MOST_LENT_BYTES: u32 = 1 << 20;
-/// So many lent segments may be under way. The peer has the next one when it is through with one.
+/// This many lent segments may be under way. The peer has the next one when it is through with one.
 const MOST_LENT: usize = 4;
 
 /// How long FPDUs may be: what fits a packet of the path, which may change (RFC 5044 section 4.5).

@@ -1,4 +1,4 @@
-//! MPA's start-up: who connects, who answers, and what both have agreed on.
+//! MPA's start-up: which end connects, which answers, and what both have agreed on.
 
 use weft_base::{DomainId, Lending, MessageNumber, PortError, ReceivePiece, Received, Segmented};
 use weft_mpa::{
@@ -88,7 +88,7 @@ impl<P: Segmented + Lending> Mpa<P> {
             Ok((true, Received::Nothing)) => Ok(StartStep::Progress),
             Ok((false, Received::Nothing)) => Ok(StartStep::Idle),
             Ok((_, Received::Bytes(_))) => self.advance(),
-            // Who does not know what to make of the request may break the stream as well.
+            // A peer that does not know what to make of the request may break the stream as well.
             Ok((_, Received::End)) | Err(PortError::Reset) => Err(StartFailure::ClosedEarly.into()),
             Err(error @ PortError::Declined) => {
                 Err(ConnectionError::Connect { remote: self.bytes.port.remote_address(), error })
@@ -315,8 +315,8 @@ impl<P: Segmented + Lending> Mpa<P> {
         }
     }
 
-    /// Sends what was queued last at once, for nobody may come back to do so: the application may be gone as soon as it
-    /// knows.
+    /// Sends what was queued last at once, for no thread may come back to do so: the application may be gone as soon as
+    /// it knows.
     fn say_last_words(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Drained {
         match self.bytes.flush(io) {
             Ok(_) if !self.bytes.outgoing.is_empty() => Drained::Progress,

@@ -148,8 +148,8 @@ impl Watch for Core {
     }
 }
 
-impl Seat for Core {
-    type Hold<'a> = Turns<'a>;
+impl EngineSlot for Core {
+    type Guard<'a> = Turns<'a>;
 
     fn now(&self) -> Time {
         self.with(|state| state.now)
@@ -178,7 +178,7 @@ impl Seat for Core {
 
 struct Turns<'a>(&'a Core);
 
-impl Hold for Turns<'_> {
+impl EngineGuard for Turns<'_> {
     fn turn(&mut self) -> bool {
         self.0.answer()
     }

@@ -1,5 +1,5 @@
 //! A model checker runs the code above with engines, networks and threads that are models. What it must never find is a
-//! schedule in which something is to be done, nobody does it, and everybody sleeps: it calls that a deadlock.
+//! schedule in which something is to be done, no thread does it, and all sleep: it calls that a deadlock.
 
 use core::sync::atomic::AtomicU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,7 +119,7 @@ struct Model {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
-    /// Who lets go does not recall the thread.
+    /// A thread that lets go does not recall the thread.
     Depart,
     /// The thread gives up when it finds the engine taken once.
     SecondTry,
@@ -151,7 +151,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Hold for Held<'_> {
+impl EngineGuard for Held<'_> {
     fn turn(&mut self) -> bool {
         let (pinned, readings) = {
             let system = self.model.world.system.lock().unwrap();
@@ -178,8 +178,8 @@ impl Hold for Held<'_> {
     fn note(&mut self, _: Event) {}
 }
 
-impl Seat for Model {
-    type Hold<'a> = Held<'a>;
+impl EngineSlot for Model {
+    type Guard<'a> = Held<'a>;
 
     fn now(&self) -> Time {
         // Each time late enough for another reading.
@@ -328,7 +328,7 @@ fn who_comes_first_leaves_a_timer_behind() {
         handover.depart(&told);
         assert_eq!(*told.0.lock().unwrap(), [Some(AWAY)]);
     }
-    handover.beat();
+    handover.heartbeat();
     handover.depart(&told);
     assert_eq!(*told.0.lock().unwrap(), [Some(AWAY); 2], "who was asked to leaves one too");
 }
@@ -338,7 +338,7 @@ fn who_comes_first_leaves_a_timer_behind() {
 fn who_lets_go_wakes_the_thread_where_callers_may_not_be_away() {
     let handover = Handover::<AtomicBool>::new(TakeOver::new(Duration::ZERO, true));
     let told = Told::default();
-    handover.beat();
+    handover.heartbeat();
     handover.depart(&told);
     handover.depart(&told);
     assert_eq!(*told.0.lock().unwrap(), [None], "once");
@@ -411,7 +411,7 @@ impl Watch for Noted {
 
 struct OneTurn<'a>(&'a Visited);
 
-impl Hold for OneTurn<'_> {
+impl EngineGuard for OneTurn<'_> {
     fn turn(&mut self) -> bool {
         self.0.system.turns.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         // The caller finds the engine taken, and goes again.
@@ -438,8 +438,8 @@ impl Drop for OneTurn<'_> {
     }
 }
 
-impl Seat for Visited {
-    type Hold<'a> = OneTurn<'a>;
+impl EngineSlot for Visited {
+    type Guard<'a> = OneTurn<'a>;
 
     fn now(&self) -> Time {
         Time::ZERO

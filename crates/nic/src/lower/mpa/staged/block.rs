@@ -75,7 +75,7 @@ impl Block {
         &self.bytes[self.taken..self.filled]
     }
 
-    /// The present stage has taken so many more.
+    /// The present stage has taken this many more.
     pub(super) fn take(&mut self, count: usize) {
         self.taken += count;
         assert!(self.taken <= self.filled, "a stage took more than there was");

@@ -73,7 +73,7 @@ mod tests {
     use super::super::block::{BlockRing, FrameRecord};
     use super::*;
 
-    /// Two frames, of which the first block has so many bytes, are summed up as they are in one piece.
+    /// Two frames, of which the first block has this many bytes, are summed up as they are in one piece.
     #[test]
     fn a_block_may_end_anywhere() {
         for crc in [false, true] {

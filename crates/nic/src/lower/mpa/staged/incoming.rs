@@ -10,7 +10,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// Nothing of it has been looked at.
+    /// Nothing of it has been read.
     pub(super) fn new(head: &FrameHead, crc: bool) -> Self {
         Self { crc_digest: CrcDigest::of_head(head, crc), marker_stripper: MarkerStripper::new(head), fed: 0 }
     }

@@ -25,7 +25,7 @@ pub(super) struct Pipeline {
     sending: Sending,
 }
 
-/// Who weaves.
+/// Which stage weaves.
 enum First {
     /// The NIC, in one task.
     Coupled,

@@ -9,7 +9,7 @@ use super::block::{Block, BlockRing, FRAMES};
 
 /// Blocks that one call hands to the port.
 const BLOCKS_PER_SEND: usize = 16;
-/// So many bytes are worth a call, though more are on their way.
+/// This many bytes are worth a call, though more are on their way.
 const ENOUGH_BYTES: usize = 64 * 1024;
 
 /// Blocks that are finished.

@@ -1,4 +1,4 @@
-//! Who is at a datagram port and is not known there.
+//! Peers at a datagram port that have no connection.
 
 use weft_edge::setup::{Answering, Door, DoorSettings, Fresh, Key, Knock};
 use weft_wire::edge::ConnectionId;
@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use crate::error::ConnectionError;
 use crate::key::JobKey;
-use crate::lower::{DatagramPorts, Destination, Io, Knocked, Stray};
+use crate::lower::{CallOutcome, DatagramPorts, Destination, Io, Unmatched};
 use crate::offer::{LowerStartError, StartError, StartReason};
 
 use super::state::{Deciding, Edge, Phase};
@@ -17,12 +17,12 @@ use super::state::{Deciding, Edge, Phase};
 const COOKIE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// The door of one port, and the key from which reset tokens are made.
-pub struct EdgeDoor {
-    pub(super) door: Door,
+pub struct EdgeAcceptor {
+    pub(super) inner: Door,
     has_key: bool,
 }
 
-impl EdgeDoor {
+impl EdgeAcceptor {
     pub(super) fn new(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self {
         let of = |bytes: &[u8]| Key::new(bytes).expect("32 bytes are enough for a key");
         let settings = DoorSettings {
@@ -31,7 +31,7 @@ impl EdgeDoor {
             secret: of(&secret),
             cookie_lifetime: COOKIE_LIFETIME,
         };
-        Self { door: Door::new(settings), has_key: key.is_some() }
+        Self { inner: Door::new(settings), has_key: key.is_some() }
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn fresh(ports: &mut dyn DatagramPorts) -> Fresh {
     Fresh { id: ConnectionId(number(0).max(1)), nonce, seed: number(8), secret }
 }
 
-/// For whom a datagram is.
+/// Which connection a datagram is for.
 pub(super) fn destination(datagram: &[u8]) -> Destination {
     match weft_wire::edge::destination(datagram) {
         Ok(weft_wire::edge::Destination::Connection(id)) => Destination::Own(id.0),
@@ -63,7 +63,7 @@ pub(super) fn destination(datagram: &[u8]) -> Destination {
     }
 }
 
-/// Whose datagram it is that somebody quotes: a connection that the peer calls so, or a call of this name.
+/// Whose datagram it is that is quoted: a connection that the peer calls so, or a call of this name.
 pub(super) fn quoted(datagram: &[u8]) -> Destination {
     match weft_wire::edge::destination(datagram) {
         Ok(weft_wire::edge::Destination::Connection(id)) => Destination::Forgotten(id.0),
@@ -72,36 +72,36 @@ pub(super) fn quoted(datagram: &[u8]) -> Destination {
     }
 }
 
-/// Somebody calls, or speaks of a connection that is not known.
-pub(super) fn knock<S>(
-    door: &mut EdgeDoor,
-    stray: &Stray<'_>,
+/// A peer calls, or names a connection that is not known.
+pub(super) fn on_unmatched<S>(
+    acceptor: &mut EdgeAcceptor,
+    unmatched: &Unmatched<'_>,
     io: &mut Io<'_, S>,
     answer: &mut Vec<u8>,
-) -> Knocked<Edge> {
+) -> CallOutcome<Edge> {
     use weft_wire::edge::Destination as For;
-    let Stray { datagram, port, offer, is_crowded } = stray;
+    let Unmatched { datagram, port, offer, is_crowded } = unmatched;
     let called = match weft_wire::edge::destination(datagram.bytes) {
         Ok(For::Setup { destination, .. }) if destination == ConnectionId::default() => *offer,
-        // Of a connection, or an answer to a call that was given up: who let it in is told.
+        // Of a connection, or an answer to a call that was given up: the connection is told.
         Ok(For::Connection(id) | For::Setup { destination: id, .. }) => {
-            answer.extend(door.door.reset(datagram.bytes, id).into_iter().flatten());
+            answer.extend(acceptor.inner.reset(datagram.bytes, id).into_iter().flatten());
             None
         }
         Ok(For::Reset { .. }) | Err(_) => None,
     };
-    let Some(offer) = called else { return Knocked::Nothing };
-    match door.door.knock(datagram.bytes, datagram.from, *is_crowded, io.now, answer) {
-        Knock::Dropped | Knock::Answered => Knocked::Nothing,
-        Knock::Refused(reason) => Knocked::Refused(refusal(reason, door.has_key)),
-        // Somebody has recorded it, and says it again from elsewhere.
-        Knock::Call(visit) if !io.datagrams.note_call(visit.name()) => Knocked::Nothing,
+    let Some(offer) = called else { return CallOutcome::Nothing };
+    match acceptor.inner.knock(datagram.bytes, datagram.from, *is_crowded, io.now, answer) {
+        Knock::Dropped | Knock::Answered => CallOutcome::Nothing,
+        Knock::Refused(reason) => CallOutcome::Refused(refusal(reason, acceptor.has_key)),
+        // It was recorded, and is replayed from elsewhere.
+        Knock::Call(visit) if !io.datagrams.note_call(visit.name()) => CallOutcome::Nothing,
         Knock::Call(visit) => {
-            let answering = Answering::new(&visit, &door.door, fresh(io.datagrams));
+            let answering = Answering::new(&visit, &acceptor.inner, fresh(io.datagrams));
             let deciding = Phase::Deciding(Box::new(Deciding { answering, offer, asked: false }));
             let mut edge = Edge::new(*port, datagram.from, deciding);
             edge.see_local(datagram.to, io);
-            Knocked::Call(edge)
+            CallOutcome::Call(edge)
         }
     }
 }
