@@ -73,6 +73,17 @@ impl Outcome {
     }
 }
 
+/// What a turn of the engine has to do with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing until something comes, something is posted, or [`Connection::wake_at`].
+    Nothing,
+    /// A poll would find nothing: one load has told so.
+    EmptyPoll,
+    /// To drive it.
+    Drive,
+}
+
 /// A connection of an engine.
 pub(crate) struct Connection<N: Carrier> {
     pub(crate) lower: N::Lower,
@@ -170,25 +181,22 @@ impl<N: Carrier> Connection<N> {
         outcome
     }
 
-    /// Whether there is nothing to do until something comes, something is posted, or [`Connection::wake_at`].
+    /// What a turn of the engine has to do with it. A poll that would find nothing, which is known without one, counts
+    /// as one.
     #[inline]
-    pub(crate) fn rests(&self) -> bool {
-        match &self.phase {
-            Phase::Running(running) => {
-                let waits = !running.ready.receive && !running.cut_short && !self.answers_wait;
-                waits && !running.queue_pair.has_posted()
-            }
-            Phase::Start(_) | Phase::Draining => false,
+    pub(crate) fn due(&mut self) -> Due {
+        let Phase::Running(running) = &self.phase else { return Due::Drive };
+        if running.queue_pair.has_posted() {
+            return Due::Drive;
         }
-    }
-
-    /// Whether a look would find nothing, which is known without one. It counts as a look.
-    #[inline]
-    pub(crate) fn is_still(&mut self) -> bool {
-        let Phase::Running(running) = &self.phase else { return false };
-        let is_still = running.is_quiet && !running.queue_pair.has_posted() && self.lower.is_still();
-        self.empty_polls = self.empty_polls.saturating_add(u32::from(is_still));
-        is_still
+        if !running.ready.receive && !running.cut_short && !self.answers_wait {
+            return Due::Nothing;
+        }
+        if running.is_quiet && self.lower.is_still() {
+            self.empty_polls = self.empty_polls.saturating_add(1);
+            return Due::EmptyPoll;
+        }
+        Due::Drive
     }
 
     /// When it must be driven though nothing has come.
@@ -261,7 +269,7 @@ impl<N: Carrier> Connection<N> {
         // The caller may be gone for long afterwards: as much as the operating system takes.
         self.transmit(usize::MAX, cx);
         self.note_readiness(cx.io.now);
-        if self.becomes_quiet() {
+        if self.settles(true) {
             return Outcome::Progress;
         }
         self.report(cx);
@@ -273,10 +281,7 @@ impl<N: Carrier> Connection<N> {
         let packets = cx.io.counters.passed_packets_received;
         progress |= self.receive(cx);
         self.note_readiness(cx.io.now);
-        if !progress && self.is_quiet() {
-            return Outcome::Idle;
-        }
-        if self.becomes_quiet() {
+        if self.settles(progress) {
             return Outcome::of(progress);
         }
         self.answers_wait |= cx.io.counters.passed_packets_received != packets && self.has_answers();
@@ -287,19 +292,17 @@ impl<N: Carrier> Connection<N> {
         if self.follow(cx) {
             return Outcome::Over;
         }
-        self.becomes_quiet();
+        self.settles(true);
         Outcome::of(progress)
     }
 
-    /// Whether it needs nothing but polls for what comes and what is posted.
-    #[inline]
-    fn is_quiet(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.is_quiet && running.ready.idle)
-    }
-
-    /// Looks whether there is nothing to do until something is posted or comes.
-    fn becomes_quiet(&mut self) -> bool {
+    /// Whether it needs nothing but polls until something is posted or comes. Without `progress` since this was asked
+    /// last, a stream that had nothing to do has nothing to do.
+    fn settles(&mut self, progress: bool) -> bool {
         let Phase::Running(running) = &mut self.phase else { return false };
+        if !progress && running.is_quiet && running.ready.idle {
+            return true;
+        }
         let is_done = !running.cut_short && !self.answers_wait && running.ready.idle;
         // What is shared may be changed by others.
         running.is_quiet = is_done && matches!(&running.stream, StreamCell::Own(stream) if stream.is_quiet());

@@ -10,7 +10,7 @@ use weft_base::Clock;
 
 use super::ports::{Owner, token};
 use super::{Engine, Member, Upper};
-use crate::connection::Connection;
+use crate::connection::{Connection, Due};
 use crate::lower::{Carrier, Pollable as _};
 use crate::policy::arming::arms_connection;
 use crate::policy::constants::{FEW_POLLED, LONGEST_LOW_WATER};
@@ -20,19 +20,19 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let mut progress = false;
         let mut at = 0;
         while let Some(&key) = self.polled.get(at) {
-            let connection = self.connection_mut(key);
-            if connection.as_ref().is_some_and(|connection| connection.rests()) {
-                at += 1;
-                continue;
-            }
-            let is_still = connection.is_some_and(Connection::is_still);
-            if !is_still {
-                progress |= self.drive(key);
+            let due = self.connection_mut(key).map_or(Due::Drive, Connection::due);
+            match due {
+                Due::Nothing => {
+                    at += 1;
+                    continue;
+                }
+                Due::EmptyPoll => {}
+                Due::Drive => progress |= self.drive(key),
             }
             if self.polled.get(at) != Some(&key) {
                 continue;
             }
-            if self.is_to_be_armed(key, is_still) {
+            if self.is_to_be_armed(key, due) {
                 self.polled.swap_remove(at);
                 self.stop_polling(key, 1);
             } else {
@@ -42,11 +42,13 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         progress
     }
 
-    fn is_to_be_armed(&self, key: DefaultKey, is_still: bool) -> bool {
+    fn is_to_be_armed(&self, key: DefaultKey, due: Due) -> bool {
         let polled = self.polled.len();
         // Few stay polled whatever they find.
         polled > FEW_POLLED
-            && self.connection(key).is_none_or(|connection| arms_connection(connection.empty_polls, polled, is_still))
+            && self
+                .connection(key)
+                .is_none_or(|connection| arms_connection(connection.empty_polls, polled, due == Due::EmptyPoll))
     }
 
     pub(super) fn start_polling(&mut self, key: DefaultKey) {

@@ -299,7 +299,8 @@ impl<N: Network> Pollable<N> for Edge {
         self.waiting.is_empty() && matches!(&self.phase, Phase::Running(running) if running.connection.can_pass(now))
     }
 
-    #[inline]
+    // Out of line: the code of a connection over iWARP, which asks the same by `Choice`, is shorter without it.
+    #[inline(never)]
     fn readiness(&self, now: Time) -> Readiness {
         let Phase::Running(running) = &self.phase else { return Readiness::polled(false) };
         let connection = &running.connection;
