@@ -278,7 +278,7 @@ fn the_peer_of_an_abort_sees_a_reset() {
 
 /// Like a forked child made while the connection was open.
 #[test]
-fn the_peer_of_an_abort_sees_a_reset_though_somebody_holds_a_copy() {
+fn the_peer_of_an_abort_sees_a_reset_though_another_process_holds_a_copy() {
     let mut bench = Bench::new();
     let (mut active, mut passive) = bench.pair();
     let copy = active.descriptor().unwrap().try_clone_to_owned().unwrap();

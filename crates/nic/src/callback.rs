@@ -3,7 +3,7 @@
 //! The thread that runs an engine holds its lock while it calls [`crate::Completions::complete`], and while it asks
 //! whether a wait is over ([`crate::Nic::wait_until`]). Code that is called so must not wait for an engine: its own
 //! thread holds the one, and the callback of another NIC may hold the other and wait for the first. So a flag of the
-//! thread says that it is in a callback, of whichever NIC, and every call that takes an engine looks at the flag first.
+//! thread says that it is in a callback, of whichever NIC, and every call that takes an engine reads the flag first.
 
 use core::cell::Cell;
 

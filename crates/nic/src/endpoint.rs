@@ -79,7 +79,7 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     }
 
     /// Whether a peer runs on this host: the same boot of the same machine, in the same network namespace. `None` while
-    /// the peer has not said where it runs, or nobody can tell; and in a callback.
+    /// the peer has not said where it runs, or does not know; and in a callback.
     #[must_use]
     pub fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
         self.with(|core, _| Ok(core.is_on_this_host(peer))).ok()?

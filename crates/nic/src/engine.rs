@@ -1,4 +1,4 @@
-//! The event loop: look at what has work, do it, never block. The thread that holds the engine is the NIC. How
+//! The event loop: poll, do what there is to do, never block. The thread that holds the engine is the NIC. How
 //! connections come and go is in `arrivals`.
 
 /// What a lower layer may use of an engine. No method: the rest of the engine is used beside it.
@@ -411,7 +411,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Sleeps until something happens, `longest` has passed, or the doorbell rings.
     pub(crate) fn park(&mut self, longest: Option<Duration>) {
         self.arm_low_water();
-        // What came before the ports were armed is reported at once, since arming looks at what is there.
+        // What came before the ports were armed is reported at once, since arming checks what is there.
         if self.doorbell.park() {
             let timeout = [longest, self.until_deadline()].into_iter().flatten().min();
             self.counters.parks += 1;
@@ -589,7 +589,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.timers.want(Timed::Key(key), &mut entry.queued, at);
     }
 
-    /// Sees to those whose time has come. Returns whether there was anybody.
+    /// Sees to those whose time has come. Returns whether there were any.
     fn handle_times(&mut self) -> bool {
         let mut any = false;
         // What wants to come up again at once does so in the next turn.

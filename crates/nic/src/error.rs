@@ -284,13 +284,13 @@ pub enum ConnectionError {
         /// Why.
         error: PortError,
     },
-    /// Who was to be reached has not answered in time.
+    /// The peer has not answered in time.
     NoAnswer {
         /// Where it should be.
         remote: SocketAddr,
         /// For how long.
         waited_for: Duration,
-        /// Somebody has taken the call there, and then said nothing, or too little: over TCP its connection, over Edge
+        /// A host has taken the call there, and then said nothing, or too little: over TCP its connection, over Edge
         /// by the word that it takes time.
         is_connected: bool,
         /// By what it was called.
@@ -353,7 +353,7 @@ impl From<MpaStartError> for ConnectionError {
 /// none, or more than it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedStart {
-    /// Who it was.
+    /// The caller.
     pub remote: SocketAddr,
     /// What was wrong.
     pub error: ConnectionError,

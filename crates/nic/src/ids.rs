@@ -1,4 +1,4 @@
-//! What names things between the rooms, and the states that several of them look at. It uses nothing of the others.
+//! What names things between the rooms, and the states that several of them read. It uses nothing of the others.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -101,7 +101,7 @@ impl HandleCell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Elsewhere;
 
-/// Who runs an engine.
+/// Which thread runs an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
     /// A calling thread, for a moment.

@@ -1,4 +1,4 @@
-//! The job's key: who has it is of the job, and nobody else is let in.
+//! The job's key: a process that has it is of the job, and no other is let in.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use weft_wire::message::{NONCE_LENGTH, PROOF_LENGTH};
 /// anything else goes over a connection, and so do the two ends of any connection over Edge
 /// ([`Settings::key`](crate::Settings::key)); the key itself does not go over the wire.
 ///
-/// Who has seen two endpoints connect can try out keys at home, so it must be one that nobody guesses: 32 random bytes,
+/// A host that has seen two endpoints connect can try out keys at leisure, so it must not be guessed: 32 random bytes,
 /// say, in hexadecimal digits.
 #[derive(Clone)]
 pub struct JobKey(Hmac<Sha256>);
@@ -89,7 +89,7 @@ impl JobKey {
         code
     }
 
-    /// Never the same twice, and known to nobody before: `id` and `seed` are random, of one endpoint, and `serial`
+    /// Never the same twice, and unknown before: `id` and `seed` are random, of one endpoint, and `serial`
     /// counts its hellos.
     pub(crate) fn nonce(&self, id: u64, seed: u64, serial: u64) -> [u8; NONCE_LENGTH] {
         let place = [id, seed, serial].map(u64::to_be_bytes).concat();
@@ -97,7 +97,7 @@ impl JobKey {
         core::array::from_fn(|at| code[at])
     }
 
-    /// What proves that who answers has the key: `request` is the hello that is answered, `reply` the other up to the
+    /// What proves that the answerer has the key: `request` is the hello that is answered, `reply` the other up to the
     /// proof.
     pub(crate) fn reply(&self, request: &[u8], reply: &[u8]) -> [u8; PROOF_LENGTH] {
         self.code(Use::Reply, [request, reply]).finalize().into_bytes().into()
@@ -109,7 +109,7 @@ impl JobKey {
         self.code(Use::Reply, [request, reply]).verify_slice(proof).is_ok()
     }
 
-    /// What proves that who has called has the key: over both hellos, all of them.
+    /// What proves that the caller has the key: over both hellos, all of them.
     pub(crate) fn confirmation(&self, request: &[u8], reply: &[u8]) -> [u8; PROOF_LENGTH] {
         self.code(Use::Confirmation, [request, reply]).finalize().into_bytes().into()
     }

@@ -1,4 +1,4 @@
-//! The software NIC: queue pairs, completion queues, connections, the event loop and who runs it.
+//! The software NIC: queue pairs, completion queues, connections, the event loop and which thread runs it.
 //!
 //! It joins the machines of `weft-mpa` and `weft-rdmap`, which know nothing of each other, and is generic over the
 //! network below and the clock, so that production and simulation run the same lines.

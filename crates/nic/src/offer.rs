@@ -24,10 +24,10 @@ pub enum Transport {
     /// Memory that two processes of one user share, on the same host and in the same network namespace: iWARP's
     /// segments in a ring each way, without CRC and markers. To listen: TCP as well.
     SharedMemory,
-    /// To connect: shared memory where somebody listens for that and can take it; else iWARP. To listen: both, at the
+    /// To connect: shared memory where a program listens for that and can take it; else iWARP. To listen: both, at the
     /// same port number.
     SharedMemoryOrIwarp,
-    /// To connect: shared memory where somebody listens for that; else Edge, and iWARP beside it if there is no
+    /// To connect: shared memory where a program listens for that; else Edge, and iWARP beside it if there is no
     /// answer within 250 ms; the first that stands is kept. Where shared memory is declined, iWARP follows. To listen:
     /// all of them, at the same port number.
     Auto,
@@ -59,7 +59,7 @@ impl Transport {
         Self::ALL.into_iter().find(|transport| transport.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether who calls by this one may find who listens by `theirs`.
+    /// Whether a caller by this one may find a listener by `theirs`.
     #[must_use]
     pub const fn finds(self, theirs: Self) -> bool {
         match self {
@@ -152,7 +152,7 @@ impl Default for MpaOffer {
 /// What the two ends of a connection have agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// Who began.
+    /// The end that began.
     pub role: Role,
     /// This end.
     pub local: SocketAddr,
@@ -220,7 +220,7 @@ pub struct MpaInfo {
 /// What an incoming connection says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// Who asks.
+    /// The caller.
     pub remote: SocketAddr,
     /// The address that was asked.
     pub local: SocketAddr,

@@ -10,7 +10,7 @@ use arrayvec::ArrayString;
 pub enum RailState {
     /// It leads nowhere.
     Closed,
-    /// Nobody has answered a challenge from where it would lead: it carries nothing else.
+    /// No challenge was answered from where it would lead: it carries nothing else.
     Proving,
     /// It carries data.
     Live,
@@ -27,7 +27,7 @@ pub enum Out {
     Silent,
     /// The peer does not answer on any rail.
     PeerSilent,
-    /// Nobody answered the challenges.
+    /// The challenges were not answered.
     Unanswered,
     /// One of its addresses is offered no more.
     Withdrawn,

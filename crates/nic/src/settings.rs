@@ -1,4 +1,4 @@
-//! How a NIC is set up: who runs it, how it places, and its limits by name.
+//! How a NIC is set up: which thread runs it, how it places, and its limits by name.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,17 +6,18 @@ use core::time::Duration;
 
 use crate::key::JobKey;
 
-/// Who runs the event loop.
+/// Which thread runs the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Progress {
     /// The calling thread, while it posts, polls or waits. Nothing moves while the application computes: over
     /// [Edge](crate::Transport::Edge), where no kernel answers in its stead, nothing is acknowledged, sent again or
-    /// closed either, and who does not call for twice the peer's [`Settings::peer_timeout`] is held to be gone.
+    /// closed either, and a program that does not call for twice the peer's [`Settings::peer_timeout`] is held to be
+    /// gone.
     Caller,
     /// A thread of the NIC: it spins while there is work and callers wait for it, then sleeps until packets or the
     /// application wake it.
     Thread,
-    /// The calling thread while it posts, polls or waits, and no packet wakes anybody meanwhile. When it has been away
+    /// The calling thread while it posts, polls or waits, and no packet wakes a thread meanwhile. When it has been away
     /// for a while ([`Settings::away`]) a thread of the NIC carries on, woken by packets and timers, until the caller
     /// comes back.
     #[default]
@@ -104,7 +105,7 @@ pub enum OutOfOrder {
 /// Settings of a NIC.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who runs the event loop.
+    /// Which thread runs the event loop.
     pub progress: Progress,
     /// Which stage runs where. Other than [`Split::Host`] only with [`Progress::Thread`].
     pub split: Split,
@@ -157,9 +158,9 @@ pub struct Settings {
     /// What several flows over one interface may take together, with [`Settings::rails`] that have some.
     pub flow_share: FlowShare,
     /// The job's key: then a connection over Edge stands only when each end has proved to the other that it has it too,
-    /// and who has none or another one is not let in. Nothing that iWARP knows: where [`crate::Transport::Auto`] takes
-    /// that, message endpoints prove their key to each other ([`crate::EndpointAttributes::key`]), other connections
-    /// nothing.
+    /// and an end that has none or another one is not let in. Nothing that iWARP knows: where
+    /// [`crate::Transport::Auto`] takes that, message endpoints prove their key to each other
+    /// ([`crate::EndpointAttributes::key`]), other connections nothing.
     pub key: Option<JobKey>,
     /// Limits.
     pub limits: Limits,
@@ -418,7 +419,7 @@ pub enum SettingsError {
         /// What was asked for.
         asked: usize,
     },
-    /// Not so many of them can serve a connection's rails.
+    /// Not that many of them can serve a connection's rails.
     RailEngines {
         /// What was asked for.
         asked: usize,
@@ -490,7 +491,7 @@ impl core::error::Error for SettingsError {}
 pub struct Limits {
     /// Queue pairs.
     pub queue_pairs: u32,
-    /// Connections in any state, those included that nobody has accepted yet.
+    /// Connections in any state, those included that were not accepted yet.
     pub connections: u32,
     /// Listeners.
     pub listeners: u32,

@@ -167,7 +167,7 @@ impl<N: Carrier> Connection<N> {
         queue_pair.establish(terms.info);
     }
 
-    /// The peer has shown who it is, and reaches memory from now on.
+    /// The peer has shown its identity, and reaches memory from now on.
     pub(crate) fn admit(&mut self) {
         if let Some((running, _)) = self.running() {
             let domain = running.queue_pair.domain();

@@ -115,7 +115,7 @@ pub(super) struct Datagrams<N: Carrier> {
     drawn: u64,
 }
 
-/// What is received, and whom it is for.
+/// What is received, and what it is for.
 #[derive(Default)]
 pub(super) struct Room {
     pub(super) bytes: Vec<u8>,
@@ -334,7 +334,7 @@ impl<N: Carrier> Datagrams<N> {
         }
     }
 
-    // --- who is who
+    // --- which connection a datagram is for
 
     pub(super) fn add(&mut self, port: DatagramKey, names: &Names, connection: DefaultKey) {
         self.own.insert(names.own, connection);
@@ -557,7 +557,7 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
             && !member.waiting.contains(&name)
         {
             member.waiting.push(name);
-            // It is watched for room as well before anybody sleeps.
+            // It is armed for room as well before a thread sleeps.
             member.start_polling();
         }
         if let Some(lane) = self.lane(port.0) {

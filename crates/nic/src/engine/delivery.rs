@@ -1,4 +1,4 @@
-//! What comes to the engine's datagram ports, and to whom it goes.
+//! What comes to the engine's datagram ports, and which connection it goes to.
 
 use core::mem::take;
 use core::time::Duration;

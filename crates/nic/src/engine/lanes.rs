@@ -112,7 +112,7 @@ impl<P: Parcel> Lane<P> {
         }
     }
 
-    /// What was left for the owner is to be looked at.
+    /// What was left for the owner is to be read.
     fn tell_owner(&self) {
         if !self.news.swap(true, Ordering::SeqCst) {
             ring(&self.owner);
@@ -453,7 +453,7 @@ mod tests {
     const NOBODY: u64 = 0;
 
     #[test]
-    fn it_takes_so_many_parcels_and_says_when_there_is_room() {
+    fn it_takes_a_number_of_parcels_and_says_when_there_is_room() {
         let (lane, _end, [owner, server]) = lane();
         assert!((0..MOST_PARCELS).all(|_| post(&lane)));
         assert!(rung(&server) && lane.take_work() && !lane.take_work());
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parcel_has_left_when_nobody_looks_at_its_memory_any_more() {
+    fn a_parcel_has_left_when_nothing_reads_its_memory_any_more() {
         let (lane, _end, [owner, _]) = lane();
         assert_eq!(lane.posted(), None, "nothing has been posted");
         assert!(post(&lane) && post(&lane));
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_serving_engine_that_panics_or_ends_holds_nobody_up() {
+    fn a_serving_engine_that_panics_or_ends_holds_nothing_up() {
         let (lane, end, [owner, _]) = lane();
         assert!(post(&lane) && post(&lane));
         let mark = lane.posted().unwrap();

@@ -27,7 +27,7 @@ const MOST_REFUSED: usize = 64;
 pub(crate) struct Waiting {
     /// The error once the listener is closed, or has failed.
     requests: Mutex<Result<VecDeque<(RequestKey, RequestInfo)>, Error>>,
-    /// How many there may be: looked at without the lock.
+    /// How many there may be: read without the lock.
     count: AtomicUsize,
     /// Those that came to nothing, and how many more there were.
     refused: Mutex<(Vec<RefusedStart>, u64)>,
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_were_refused_are_kept_until_somebody_asks_and_no_more_than_a_few() {
+    fn those_that_were_refused_are_kept_until_the_application_asks_and_no_more_than_a_few() {
         let waiting = Waiting::new(Arc::new(EventCount::default()));
         let refused = |port| RefusedStart {
             remote: SocketAddr::from(([10, 0, 0, 1], port)),
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(listening.yielding(at(50)), Yielding::At(at(101)));
         assert_eq!(listening.yielding(at(101)), Yielding::Now(keys[1]));
         listening.forget(keys[1]);
-        // A quarter of the places may be anybody's.
+        // A quarter of the places may be of any caller.
         assert_eq!(listening.yielding(at(500)), Yielding::At(at(1000)));
     }
 }

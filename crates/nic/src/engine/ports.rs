@@ -75,7 +75,7 @@ impl Ports {
         }
     }
 
-    /// Whose port this is, if it is still anybody's.
+    /// What this port is of, if it is still of anything.
     pub(super) fn owner(&self, token: Token) -> Option<Owner> {
         self.0.get(DefaultKey::from(KeyData::from_ffi(token.0))).copied()
     }

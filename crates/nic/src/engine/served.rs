@@ -13,7 +13,7 @@ use crate::policy::arming::{DisarmPolicy, arms_port};
 /// Hints of one visit.
 pub(super) const HINTS_OF_A_TURN: usize = 64;
 
-/// The ports that an engine serves, and to whom it brings its own that others are to serve.
+/// The ports that an engine serves, and the engines that serve its own.
 pub(super) struct Serving<N: Carrier> {
     /// Of all engines, by their numbers.
     pub(super) desks: Arc<[Arc<Desk<N>>]>,

@@ -20,7 +20,7 @@ const MOST_AT_ONCE: usize = 256 << 10;
 /// Nothing is waited for.
 const NOTHING: Interest = Interest { readable: false, writable: false, least: 1 };
 
-/// A new stream: its key, where those wait who use it, its two ends.
+/// A new stream: its key, where the threads wait that use it, its two ends.
 pub(crate) type Made = (DefaultKey, Arc<Signals>, SocketAddr, SocketAddr);
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
@@ -178,7 +178,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if (wanted.readable || wanted.writable)
             && network.arm_port(&mut stream.port, token(stream.token), wanted).is_err()
         {
-            // Who waits finds out by itself what is wrong.
+            // A thread that waits finds out by itself what is wrong.
             stream.signals.readable.store(true, Ordering::Release);
             stream.signals.writable.store(true, Ordering::Release);
         }

@@ -211,7 +211,7 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
     /// Its sender, as far as the IP header says.
     pub from: SocketAddr,
-    /// Where it came to, if anybody can tell.
+    /// Where it came to, if that is known.
     pub to: Option<LocalAddress>,
     /// Its mark.
     pub ecn: Ecn,

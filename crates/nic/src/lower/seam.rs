@@ -178,7 +178,7 @@ pub trait Segments<S> {
 /// The connection keeps the [`Readiness`] of the last time that the layer was driven. Three answers are not in it, and
 /// are asked when they are needed: [`Pollable::is_still`] is of the port, at that moment; [`Pollable::lets_pass`] is
 /// asked once for a short request, where a layer is driven twice and more; and an exact [`Pollable::next_timeout`]
-/// costs a look at all timers, while the engine mostly learns enough from [`Pollable::may_time_out_before`].
+/// reads all timers, while the engine mostly learns enough from [`Pollable::may_time_out_before`].
 pub trait Pollable<N: Network> {
     /// It measures times, so [`Io::now`] must be of the very turn: else it may be some turns old.
     const MEASURES_TIME: bool = false;

@@ -121,7 +121,7 @@ impl Core {
             && let UserAtomic { cell: Some(cell), post } = &mut **atomic
         {
             let mut bytes = [0; CELL as usize];
-            // Inside of the region, and nobody else's.
+            // Inside of the region, and of no other thread.
             let _ = self.cells.region.read(u64::from(*cell) * CELL, &mut bytes);
             self.cells.free.push(*cell);
             if let (Some(result), Ok(())) = (&mut post.result, &outcome) {

@@ -1,4 +1,4 @@
-//! Memory of messages that nobody waited for, kept for the next ones: fresh memory costs a page fault every 4 KiB, and
+//! Memory of unexpected messages, kept for the next ones: fresh memory costs a page fault every 4 KiB, and
 //! three-way eager messages of 256 KiB then take four times as long.
 
 use weft_memory::Buffer;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_the_bytes_of_others() {
+    fn no_peer_gets_the_bytes_of_others() {
         let mut pool = BufferPool::default();
         let written = |pool: &mut BufferPool, peer| {
             let mut buffer = buffer(1);

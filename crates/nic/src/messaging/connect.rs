@@ -114,7 +114,7 @@ impl Core {
     ) -> Result<(), ConnectionError> {
         let patience = ConnectTimeout {
             timeout: Some(self.time_for_a_path(peer)),
-            // Where there are other paths this one may lead to somebody who never answers.
+            // Where there are other paths this one may lead to a host that never answers.
             for_program: self.host.peers.get(peer).is_some_and(|known| known.address.paths.len() == 1),
         };
         let local = |error: Error| ConnectionError::Local(Box::new(error));
@@ -164,7 +164,7 @@ impl Core {
         Ok(LinkKey(self.links.add(Box::new(link))))
     }
 
-    /// What is said to the peer with this id; 0: to whoever it is.
+    /// What is said to the peer with this id; 0: to any.
     pub(super) fn hello(&mut self, wanted: u64) -> Hello {
         self.serial += 1;
         let MessageSettings { packet_bytes, data_credits, control_credits, .. } = self.settings.messages;
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    /// Whether who has answered is who was wanted.
+    /// Whether the peer that has answered is the one that was wanted.
     fn judge_answer(
         &self,
         key: LinkKey,
@@ -382,7 +382,7 @@ impl Core {
 
     fn meet_one<N: Carrier, C: Clock>(&mut self, request: RequestKey, info: RequestInfo, engine: &mut Engine<N, C>) {
         if let Err(refusal) = self.decide(request, info, engine) {
-            // When it is gone already there is nobody to tell.
+            // When it is gone already there is no caller to tell.
             let _ = engine.reject(request, &refusal.emit());
         }
     }
@@ -453,7 +453,7 @@ impl Core {
         }
     }
 
-    /// Somebody says that the peer has lost the connection that we have. If so, its host says that too as soon as
+    /// A caller says that the peer has lost the connection that we have. If so, its host says that too as soon as
     /// something comes on it.
     fn ask_old(&mut self, request: RequestKey, info: RequestInfo, peer: PeerId, now: Time) -> Result<(), Refusal> {
         let Some(asked) = self.host.peers.get(peer).and_then(|known| known.link) else { return Err(Refusal::Tie) };
@@ -562,7 +562,7 @@ impl Core {
         link.peer_serial = theirs.serial;
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
         if engine.accept(request, &queue_pair, &hello, None).is_err() {
-            // It has gone: nobody is to be told.
+            // It has gone: none is to be told.
             self.links.remove(key.0);
             return Ok(());
         }
@@ -573,7 +573,7 @@ impl Core {
         Ok(())
     }
 
-    /// When somebody who is waited for has waited long enough.
+    /// When a caller that is waited for has had its time.
     fn next_limit(&self, now: Time) -> Option<Time> {
         let doubted = self.doubted.iter().map(|doubted| doubted.until);
         let starting = self.unproven.iter().filter_map(|key| self.links.get(key.0));

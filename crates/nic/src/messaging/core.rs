@@ -53,7 +53,7 @@ pub(crate) struct Core {
     pub(super) host: NicHost,
     pub(super) settings: EndpointSettings,
     pub(super) address: Address,
-    /// Only its peers know its address, and nobody this.
+    /// Only its peers know its address, and none this.
     pub(super) seed: u64,
     pub(super) key: Option<JobKey>,
     pub(super) listener: DefaultKey,
@@ -77,7 +77,7 @@ pub(crate) struct Core {
     pub(super) rung: Vec<LinkKey>,
     /// Peers with packets for which there was no room.
     pub(super) stalled: Vec<PeerId>,
-    /// Peers to whom something is to be sent that was kept for a message to go out with.
+    /// Peers to which something is to be sent that was kept for a message to go out with.
     pub(super) patient: Vec<PeerId>,
     taken: Vec<WorkCompletion>,
     pub(super) packet: Vec<u8>,
@@ -176,7 +176,7 @@ impl Core {
         Ok((number, address))
     }
 
-    /// Whether links are being opened, proved or ended, or somebody calls.
+    /// Whether links are being opened, proved or ended, or a caller waits.
     fn has_changing_links(&self) -> bool {
         !self.opening.is_empty()
             || !self.unproven.is_empty()
@@ -188,7 +188,7 @@ impl Core {
 
     /// Looks at those links.
     fn look_at_links<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
-        // Who has confirmed and calls again is not one who has not.
+        // A caller that has confirmed and calls again is not one that has not.
         let mut any = self.look_at_unconfirmed(engine);
         any |= self.meet(engine);
         any |= self.look_at_openings(engine);
@@ -263,7 +263,7 @@ impl Core {
     fn take_packet(&mut self, key: LinkKey, slot: u16, completion: &WorkCompletion, now: Time) {
         let Some(link) = self.links.get_mut(key.0) else { return };
         if link.phase.is_early() {
-            // It is looked at when it is known whose it is. There are no more than receive requests.
+            // It is read when it is known whose it is. There are no more than receive requests.
             return link.early.push_back(*completion);
         }
         let peer = link.peer;
@@ -284,7 +284,7 @@ impl Core {
         }
         if !matches!(handled, Some(Ok(()))) {
             // The peer does not keep to the protocol: nothing it says from now on can be relied on. (That a packet
-            // can't be looked at does not happen; but none is to be lost without a word.)
+            // can't be read does not happen; but none is to be lost without a word.)
             self.break_link(key);
         }
     }

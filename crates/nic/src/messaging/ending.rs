@@ -25,8 +25,8 @@ impl Core {
 
     /// Whether something that was accepted has not gone out, to peers that are connected and to those that are yet to
     /// be. What is laid out goes before a graceful end. A message of which the peer knows, and which waits for its
-    /// program to receive it, is owed only if it is kept here. To callers of whom the application knows nothing,
-    /// nothing is owed: they may be strangers who want to keep the endpoint open.
+    /// program to receive it, is owed only if it is kept here. To callers that the application does not know,
+    /// nothing is owed: they may be strangers that want to keep the endpoint open.
     pub(crate) fn owes(&self) -> bool {
         self.leaves_undone(|peer| self.is_known(peer), Outbound::is_kept)
     }

@@ -165,7 +165,7 @@ pub(super) struct Called {
     pub(super) body: Vec<u8>,
 }
 
-/// An answer that waits to be looked at.
+/// An answer that waits to be read.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) ticket: Ticket,
@@ -192,7 +192,7 @@ pub(super) struct NicHost {
     pub(super) to_disconnect: Vec<PeerId>,
     /// Peers, each with the number of packets that are to be received at a time beyond the others.
     pub(super) to_widen: Vec<(PeerId, u16)>,
-    /// Peers whom the protocol has promised what can't be done: their connections must end.
+    /// Peers to which the protocol has promised what can't be done: their connections must end.
     pub(super) to_break: Vec<PeerId>,
     pub(super) calls: Vec<Called>,
     pub(super) answers: Vec<Answered>,
@@ -278,7 +278,7 @@ impl NicHost {
         self.complete(event);
     }
 
-    /// Completes sends whose memory nobody uses any more. Returns whether there were any.
+    /// Completes sends whose memory is not used any more. Returns whether there were any.
     pub(super) fn complete_unused(&mut self) -> bool {
         let mut any = false;
         let mut at = 0;
@@ -295,7 +295,7 @@ impl NicHost {
         any
     }
 
-    /// Tells the application. Whoever runs the NIC holds the engine meanwhile.
+    /// Tells the application. The thread that runs the NIC holds the engine meanwhile.
     pub(super) fn complete(&self, event: Event) {
         callback::run(|| self.sink.complete(event));
     }

@@ -84,7 +84,7 @@ impl Core {
     }
 }
 
-/// Whether somebody has taken the connection there, and said nothing.
+/// Whether a host has taken the connection there, and its program said nothing.
 fn is_silent(attempt: &Attempt) -> bool {
     matches!(attempt.failure, AttemptFailure::Connection(ConnectionError::NoAnswer { is_connected: true, .. }))
 }

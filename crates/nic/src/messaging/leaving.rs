@@ -1,5 +1,5 @@
-//! Callers that nobody has named, and that have left: the newest are remembered, for what they have said may not have
-//! been read yet, and the others make room.
+//! Callers that the application has not named, and that have left: the newest are remembered, for what they have said
+//! may not have been read yet, and the others make room.
 
 use weft_base::PeerId;
 use weft_wire::message::Refusal;
@@ -7,9 +7,9 @@ use weft_wire::message::Refusal;
 use super::core::Core;
 use super::request::Address;
 
-/// This many of those that have left are looked at for each newcomer,
+/// This many of those that have left are checked for each newcomer,
 const LOOKS: usize = 2;
-/// and so many when there is no room.
+/// and this many when there is no room.
 const LOOKS_FOR_ROOM: usize = 64;
 
 impl Core {
@@ -20,7 +20,7 @@ impl Core {
     }
 
     /// Forgets callers that have left first, if there are many of them, and one at least if there is no room for
-    /// another peer. Those with whom something is under way, or of whom something is kept, stay.
+    /// another peer. Those with which something is in flight, or of which something is kept, stay.
     pub(super) fn forget_some(&mut self) {
         let is_full = self.host.peers.is_full();
         for _ in 0..if is_full { LOOKS_FOR_ROOM } else { LOOKS } {

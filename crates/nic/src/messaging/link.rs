@@ -67,9 +67,9 @@ pub(super) enum Phase {
     Opening(usize),
     /// It stands.
     Up,
-    /// Opened by a caller, who has yet to prove that it has the key.
+    /// Opened by a caller, which has yet to prove that it has the key.
     Unproven,
-    /// Opened by a caller, who was answered and has yet to say that it knows.
+    /// Opened by a caller, which was answered and has yet to confirm.
     Unconfirmed,
     /// Its end is under way, or has come.
     Ending,
@@ -88,11 +88,11 @@ pub(super) enum Proving {
     Asked(Vec<u8>),
     /// The peer has proved it, and so have we; its verdict is awaited.
     Confirmed(Box<Hello>),
-    /// A caller, who has been answered.
+    /// A caller, which has been answered.
     Answered(Box<Answered>),
 }
 
-/// A caller, who has been answered.
+/// A caller, which has been answered.
 pub(super) struct Answered {
     pub(super) address: Address,
     pub(super) origin: Origin,
@@ -146,7 +146,7 @@ pub(super) struct Parts<'a> {
     pub(super) completions: &'a Arc<CompletionQueue>,
     pub(super) event_count: &'a Arc<EventCount>,
     pub(super) settings: &'a Settings,
-    /// Whether the peer reaches no memory before it is known who it is.
+    /// Whether the peer reaches no memory before its identity is known.
     pub(super) is_guarded: bool,
 }
 
@@ -312,7 +312,7 @@ impl Link {
         })
     }
 
-    /// Takes what came first before the link stood, if anything has, and looks at it.
+    /// Takes what came first before the link stood, if anything has, and reads it.
     pub(super) fn take_first<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let first = self.early.pop_front()?;
         let (_, Purpose::Receive(slot)) = Purpose::of(first.id) else { return None };

@@ -1,5 +1,5 @@
-//! Message endpoints: `weft-message` joined to queue pairs, in the engine. Whoever runs the engine matches messages,
-//! answers peers and executes atomics, so they make progress while the application computes.
+//! Message endpoints: `weft-message` joined to queue pairs, in the engine. The thread that runs the engine matches
+//! messages, answers peers and executes atomics, so they make progress while the application computes.
 
 mod atomic;
 mod atomic_post;
@@ -40,8 +40,8 @@ pub(crate) type Engine<N, C> = crate::engine::Engine<N, C, EndpointEngine>;
 pub struct EndpointSettings {
     /// Protocols, credits, and what is kept for unexpected messages.
     pub messages: weft_message::Settings,
-    /// Messages and writes up to this many bytes may be injected: copied, so that nobody waits for them. Programs that
-    /// ask for delivery-complete, as MPICH does, wait for the peer's answer to all others.
+    /// Messages and writes up to this many bytes may be injected: copied, so that no thread waits for them. Programs
+    /// that ask for delivery-complete, as MPICH does, wait for the peer's answer to all others.
     pub inject_bytes: u32,
     /// Bytes of injected messages that have not gone out, or that stay here until their receives are posted. Beyond
     /// them nothing is injected.
@@ -55,9 +55,9 @@ pub struct EndpointSettings {
     pub announced_depth: u32,
     /// Receives posted, at most.
     pub receive_depth: u32,
-    /// Peers known, at most, and no more than 1 048 575. Callers that nobody has named are forgotten some time after
-    /// they have left: when more than a quarter of all have, or another one needs the place. Then their numbers mean
-    /// nobody.
+    /// Peers known, at most, and no more than 1 048 575. Callers that the application has not named are forgotten some
+    /// time after they have left: when more than a quarter of all have, or another one needs the place. Then their
+    /// numbers mean nobody.
     pub peers: u32,
     /// How long to try to reach a peer's host, all its paths together. Its program may take longer:
     /// [`Self::reply_timeout`].

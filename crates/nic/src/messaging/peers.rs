@@ -1,4 +1,4 @@
-//! Who an endpoint knows: addresses, and what waits to be done with each.
+//! The peers that an endpoint knows: addresses, and what waits to be done with each.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -13,9 +13,9 @@ use crate::ids::LinkKey;
 /// A peer.
 pub(super) struct Peer {
     number: PeerId,
-    /// As the application has named it: whoever is there, if without an id.
+    /// As the application has named it: any that is there, if without an id.
     pub(super) address: Address,
-    /// Who it was when it was connected last; 0 before.
+    /// Its id when it was connected last; 0 before.
     pub(super) id: u64,
     /// The application has named it. Else it has called by itself, and where it is stands on its own word.
     pub(super) is_named: bool,
@@ -35,13 +35,13 @@ pub(super) struct Peer {
     pub(super) host: Option<HostId>,
     /// From where the connection is being opened, if that is known.
     pub(super) from: Option<SocketAddr>,
-    /// The paths that were tried since a connection was wanted, all in vain.
+    /// The paths that were tried since a connection was wanted, and have all failed.
     pub(super) attempts: Vec<Attempt>,
     /// Whether the peer was told that it shall connect to us: its connection is awaited.
     pub(super) awaited: bool,
-    /// How often that was in vain.
+    /// How often that has failed.
     pub(super) times_awaited: u32,
-    /// How often all paths were tried in vain, though the host has taken the connection on one of them.
+    /// How often all paths have failed, though the host has taken the connection on one of them.
     pub(super) rounds: u32,
     /// Since when a connection is wanted that does not stand yet.
     pub(super) wanted_since: Option<Time>,
@@ -95,7 +95,7 @@ impl Peer {
     }
 }
 
-/// From where somebody calls.
+/// From where a caller calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     /// The address that its packets come from.
@@ -106,12 +106,12 @@ pub(super) struct Origin {
     pub(super) is_proven: bool,
 }
 
-/// Who a caller is.
+/// Which peer a caller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// A peer that is known.
     Known(PeerId),
-    /// Nobody that is known.
+    /// None that is known.
     New,
     /// It has the id of a peer that is known, and calls from elsewhere.
     Elsewhere,
@@ -165,7 +165,7 @@ impl Peers {
         self.all.iter().map(|known| known.number).collect::<Vec<_>>().into_iter()
     }
 
-    /// The peer with this address, known or new. One that is known by where it is, and not by who it is, is taken for
+    /// The peer with this address, known or new. One that is known by where it is, and not by its id, is taken for
     /// the same.
     pub(super) fn find_or_add(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
         if address.paths.is_empty() {
@@ -194,7 +194,7 @@ impl Peers {
             let peer = &mut self.all[known.place()];
             if !peer.is_named {
                 if peer.met.is_some_and(|(met, is_proven)| !is_proven && !has_ip(address, met)) {
-                    // Somebody has called who only says so: the application knows where that peer is.
+                    // A caller has only said so: the application knows where that peer is.
                     return None;
                 }
                 peer.is_named = true;
@@ -213,7 +213,7 @@ impl Peers {
                 peer.is_named = true;
                 peer.address = address.clone();
             }
-            // From now on it is whoever is there.
+            // From now on it is any that is there.
             peer.address.id = 0;
         }
         Some(known)
@@ -236,7 +236,7 @@ impl Peers {
         peer
     }
 
-    /// The connection to a peer is over. A caller that nobody has named may be forgotten from now on.
+    /// The connection to a peer is over. A caller that the application has not named may be forgotten from now on.
     pub(super) fn leave(&mut self, peer: PeerId) {
         let Some(known) = self.get_mut(peer) else { return };
         if !known.is_named && !known.has_left {
@@ -283,7 +283,7 @@ impl Peers {
         }
     }
 
-    /// A peer is connected, and says who it is: it may be another one than before.
+    /// A peer is connected, and says its id: it may be another one than before.
     pub(super) fn meet(&mut self, peer: PeerId, id: u64, remote: IpAddr, is_proven: bool) {
         self.expect(peer, id, remote, is_proven);
         let Some(known) = self.get_mut(peer) else { return };
@@ -293,21 +293,21 @@ impl Peers {
         }
     }
 
-    /// Somebody who says who it is will be connected, if it means it: it is found as this peer from now on, and so is
-    /// whom the peer was known as before.
+    /// A caller that has said its id will be connected, if it means it: it is found as this peer from now on, and so is
+    /// the id that the peer was known by before.
     pub(super) fn expect(&mut self, peer: PeerId, id: u64, remote: IpAddr, is_proven: bool) {
         let Some(known) = self.get_mut(peer) else { return };
         known.met = Some((remote, is_proven));
         let mut address = known.address.clone();
         if !known.is_named && !is_proven {
-            // Other paths may be somebody else's.
+            // Other paths may be another peer's.
             address.paths.retain(|path| is_same(path.ip(), remote));
         }
         self.by_id.insert(id, peer);
         self.note_paths(&address, peer);
     }
 
-    /// Who was expected as this peer has not meant it.
+    /// The caller that was expected as this peer has not meant it.
     pub(super) fn expect_no_more(&mut self, peer: PeerId, id: u64) {
         let is_known = self.get(peer).is_some_and(|known| known.id == id || known.address.id == id);
         if !is_known && self.by_id.get(&id) == Some(&peer) {
@@ -315,9 +315,9 @@ impl Peers {
         }
     }
 
-    /// Who calls: who is known, or was known at the same paths before it was started again, or else is new. One common
-    /// path does not make it another one's successor: hosts have addresses in common, those of containers for example,
-    /// and so may this endpoint and the caller.
+    /// Which peer calls: one that is known, or was known at the same paths before it was started again, or else is new.
+    /// One common path does not make it another one's successor: hosts have addresses in common, those of containers
+    /// for example, and so may this endpoint and the caller.
     ///
     /// What a caller says of itself is only believed as far as it comes from where it says, or has proved something.
     pub(super) fn find_caller(&self, address: &Address, origin: Origin) -> Caller {
@@ -333,8 +333,8 @@ impl Peers {
         known.map_or(Caller::New, |known| Caller::Known(*known))
     }
 
-    /// Whether who answers at a peer's address, or calls, may be the one with this id: if another peer is known by
-    /// that, it is where that one is.
+    /// Whether a peer that answers at this one's address, or calls, may be the one with this id: if another peer is
+    /// known by that, it is where that one is.
     pub(super) fn may_answer(&self, peer: PeerId, id: u64, origin: Origin) -> bool {
         let Some(known) = self.get(peer) else { return false };
         let wanted = known.address.id;
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_nobody_else_for_a_way_in_common() {
+    fn a_caller_is_no_other_peer_for_a_path_in_common() {
         let mut peers = peers();
         let two = address(2, &[SHARED, "10.0.0.2:5000"]);
         let second = call(&mut peers, &two, from("10.0.0.2"));
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_who_was_there_before_takes_nobodys_name() {
+    fn a_call_of_the_peer_that_was_there_before_takes_no_other_name() {
         let mut peers = peers();
         let now = address(2, &["10.0.0.2:5000"]);
         let second = peers.find_or_add(&now).unwrap();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_a_peer_from_an_address_that_is_none_of_it() {
+    fn no_caller_is_a_peer_from_an_address_that_is_none_of_it() {
         let mut peers = peers();
         let two = address(2, &["10.0.0.2:5000", "10.1.0.2:5000"]);
         let second = peers.find_or_add(&two).unwrap();
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn who_called_first_under_a_name_does_not_keep_it_from_who_has_it() {
+    fn the_first_caller_under_a_name_does_not_keep_it_from_its_owner() {
         let mut peers = peers();
         let stranger = call(&mut peers, &address(2, &["10.0.0.2:5000"]), from("10.0.0.66"));
         let two = address(2, &["10.0.0.2:5000"]);
@@ -492,7 +492,7 @@ mod tests {
         // Nor its address.
         let elsewhere = call(&mut peers, &address(66, &["10.0.0.3:5000"]), from("10.0.0.66"));
         assert_ne!(peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap(), elsewhere);
-        // Who was where the application says is taken for who it names.
+        // The peer that was where the application says is taken for the one that it names.
         let four = address(4, &["10.0.0.4:5000"]);
         let fourth = call(&mut peers, &four, from("10.0.0.4"));
         assert_eq!(peers.find_or_add(&four), Ok(fourth));
@@ -521,13 +521,13 @@ mod tests {
         let few = (1 << 14) + 2;
         let tables = [peers.all.len(), peers.by_id.len(), peers.by_path.len(), peers.left.len()];
         assert!(tables.iter().all(|length| *length <= few), "{tables:?}");
-        // Who comes back while it is remembered is the same.
+        // A caller that comes back while it is remembered is the same.
         let (peer, caller) = last.unwrap();
         assert_eq!(call(&mut peers, &caller, from("10.0.1.1")), peer);
     }
 
     #[test]
-    fn who_answers_is_who_was_wanted() {
+    fn the_peer_that_answers_is_the_one_that_was_wanted() {
         let mut peers = peers();
         let second = peers.find_or_add(&address(2, &["10.0.0.2:5000"])).unwrap();
         peers.find_or_add(&address(3, &["10.0.0.3:5000"])).unwrap();

@@ -1,6 +1,6 @@
-//! How both sides of a connection prove that they have the job's key: the reply to a hello proves it for who answers,
-//! the first packet for who has called. Until then nothing is granted, matched or
-//! replaced: the caller is no peer, its packets wait, and it reaches no memory. Then who has been called decides about
+//! How both sides of a connection prove that they have the job's key: the reply to a hello proves it for the answerer,
+//! the first packet for the caller. Until then nothing is granted, matched or
+//! replaced: the caller is no peer, its packets wait, and it reaches no memory. Then the called end decides about
 //! the connection, as it does without a key about a hello, and says so.
 
 use weft_base::{Clock, PeerId};
@@ -25,13 +25,13 @@ use crate::offer::RequestInfo;
 /// take the places of those that have said nothing for an
 /// eighth of the time for connecting.
 const MOST_UNPROVEN: usize = 64;
-/// The peer of a link to nobody in particular.
+/// The peer of a link to none in particular.
 const NOBODY: PeerId = PeerId(u32::MAX);
 
 impl Core {
-    // --- who has called
+    // --- the caller
 
-    /// Whether who answers has our key, if we have one.
+    /// Whether the answerer has our key, if we have one.
     pub(super) fn check_reply(&self, key: LinkKey, hello: &Hello, info: &ConnectionInfo) -> Result<(), AttemptFailure> {
         let Some(job) = &self.key else { return Ok(()) };
         let (Some(_), Some(proof)) = (&hello.nonce, &hello.proof) else { return Err(AttemptFailure::NoKey) };
@@ -42,7 +42,7 @@ impl Core {
         if is_good { Ok(()) } else { Err(AttemptFailure::WrongKey) }
     }
 
-    /// Proves to who has answered that we have the key, and waits for its verdict. Returns whether there is a key.
+    /// Proves to the answerer that we have the key, and waits for its verdict. Returns whether there is a key.
     pub(super) fn confirm(&mut self, key: LinkKey, hello: &Hello, info: &ConnectionInfo) -> bool {
         let Some(job) = &self.key else { return false };
         let Some(link) = self.links.get_mut(key.0) else { return true };
@@ -55,7 +55,7 @@ impl Core {
         true
     }
 
-    /// Looks whether the verdict is here. The peer is whom we want, and its host answers as long as the connection
+    /// Looks whether the verdict is here. The peer is the wanted one, and its host answers as long as the connection
     /// stands: so it has as long as for its first answer ([`super::EndpointSettings::reply_timeout`]).
     pub(super) fn hear_verdict<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
         let Some(link) = self.links.get_mut(key.0) else { return false };
@@ -107,7 +107,7 @@ impl Core {
         self.take_early(key, engine.now());
     }
 
-    // --- who has been called
+    // --- the called end
 
     /// Whether another caller may be answered.
     pub(super) fn has_room_for_caller<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
@@ -146,7 +146,7 @@ impl Core {
         own.emit(&mut reply);
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
         if engine.accept(request, &queue_pair, &reply, None).is_err() {
-            // It has gone: nobody is to be told.
+            // It has gone: none is to be told.
             self.links.remove(key.0);
             return Ok(());
         }

@@ -17,16 +17,16 @@ use crate::offer::{NO_DESCRIPTORS, Transport};
 /// The most paths to reach one endpoint.
 pub const MAX_ADDRESSES: usize = 4;
 
-/// How an endpoint is named: to whom that name is given, it can be reached.
+/// How an endpoint is named: a process that is given the name can reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Who it is: chosen at random by each endpoint, so that nobody else at the same address is taken for it. 0: not
+    /// Its id: chosen at random by each endpoint, so that no other at the same address is taken for it. 0: not
     /// known.
     pub id: u64,
     /// The paths that lead to it: a set, of which a lower layer uses one or all. Where it uses one, it takes the first
     /// that leads there.
     pub paths: ArrayVec<SocketAddr, MAX_ADDRESSES>,
-    /// By what it is called, if that is known: who calls by something else is told so in place of finding nobody.
+    /// By what it is called, if that is known: a caller by something else is told so in place of finding none.
     pub transport: Option<Transport>,
 }
 
@@ -84,7 +84,7 @@ pub enum Level {
 /// A message to send.
 #[derive(Debug)]
 pub struct SendPost {
-    /// To whom.
+    /// The peer that it goes to.
     pub peer: PeerId,
     /// Its tag; `None` for an untagged message.
     pub tag: Option<u64>,
@@ -142,7 +142,7 @@ impl SendPost {
 }
 
 impl ReceivePost {
-    /// A receive for an untagged message from anybody.
+    /// A receive for an untagged message from any peer.
     #[must_use]
     pub fn new(memory: impl Into<IoBuffer>) -> Self {
         Self { source: None, matching: None, memory: memory.into(), many: None, context: 0, op_flags: 0 }
@@ -207,7 +207,7 @@ impl TransferPost {
 /// A receive.
 #[derive(Debug)]
 pub struct ReceivePost {
-    /// From whom; `None`: from anybody.
+    /// The peer that it is from; `None`: any.
     pub source: Option<PeerId>,
     /// Which tags; `None`: untagged messages.
     pub matching: Option<Match>,
@@ -365,7 +365,7 @@ pub struct Attempt {
 pub enum AttemptFailure {
     /// No connection.
     Connection(ConnectionError),
-    /// Somebody else listens there.
+    /// Another endpoint listens there.
     SomebodyElse,
     /// What listens there speaks MPA, and is no endpoint.
     Foreign,
@@ -428,7 +428,7 @@ pub enum EndpointError {
 }
 
 impl AttemptFailure {
-    /// What a refusal means to who wanted to connect; a tie is none.
+    /// What a refusal means to the caller; a tie is none.
     pub(super) fn of(refusal: Refusal) -> Option<Self> {
         match refusal {
             Refusal::Tie => None,
@@ -593,7 +593,7 @@ pub enum Warning {
         /// ([`EndpointSettings::reply_timeout`](super::EndpointSettings::reply_timeout)).
         until: Option<Duration>,
     },
-    /// This process has no file descriptors left for another connection: those who call are refused until it has.
+    /// This process has no file descriptors left for another connection: callers are refused until it has.
     NoDescriptors {
         /// How many it may have, if that is known.
         limit: Option<u64>,
@@ -630,9 +630,9 @@ impl fmt::Display for Warning {
 pub trait Completions: Send + Sync {
     /// Something has completed.
     ///
-    /// Called by whoever runs the NIC, under the lock of the engine: nothing else of that engine moves until it
-    /// returns, so it should only note what has happened, and wake who does the rest. It can't use an endpoint or a
-    /// NIC, neither this one nor another one, from this thread:
+    /// Called by the thread that runs the NIC, under the lock of the engine: nothing else of that engine moves until it
+    /// returns, so it should only note what has happened, and wake the thread that does the rest. It can't use an
+    /// endpoint or a NIC, neither this one nor another one, from this thread:
     /// - posting, opening, closing, connecting and listening fail: [`EndpointError::InCallback`],
     ///   [`Error::InCallback`](crate::Error::InCallback), [`PostError::InCallback`](crate::PostError::InCallback);
     /// - calls that wait do not: they take what is there and return;

@@ -29,7 +29,7 @@ impl Core {
             return self.connected(peer, hello, origin, engine);
         }
         link.phase = Phase::Unconfirmed;
-        // Whoever is to be reached there is found by it from now on, and not called as well.
+        // A peer that is to be reached there is found by it from now on, and not called as well.
         self.host.peers.expect(peer, hello.id, origin.remote, origin.is_proven);
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.awaited = false;
@@ -37,7 +37,7 @@ impl Core {
         self.unconfirmed.push(Unconfirmed { key, peer, hello: hello.clone(), origin });
     }
 
-    /// Looks who has confirmed.
+    /// Finds the callers that have confirmed.
     pub(super) fn look_at_unconfirmed<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         let mut left = Vec::new();

@@ -300,7 +300,7 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         (0..5).map(|_| once()).min().unwrap_or_default()
     }
 
-    /// What the worker's thread does before anybody may use the NIC.
+    /// What the worker's thread does before any thread may use the NIC.
     pub(crate) fn prepare(&self) {
         // Beside threads that compute, callers' own among them, it works for a short time each time that it is woken.
         self.watch.be_prompt();

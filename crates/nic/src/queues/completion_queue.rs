@@ -142,7 +142,7 @@ impl CompletionQueue {
         count
     }
 
-    /// This many entries were taken out, and so many are left. Under the lock, so that plain stores do.
+    /// This many entries were taken out, and `left` are left. Under the lock, so that plain stores do.
     #[inline]
     fn count_taken(&self, count: usize, left: usize) {
         self.available.store(left, Ordering::Release);
@@ -207,7 +207,7 @@ impl CompletionQueue {
         entries.push_back(entry);
         self.available.store(entries.len(), Ordering::Release);
         drop(entries);
-        // Between this and the looks at who waits for it.
+        // Between this and the check whether a thread waits for it.
         fence_behind_lock();
         let armed = self.armed.load(Ordering::Relaxed);
         if armed == Arm::Any as u8 || (armed == Arm::Solicited as u8 && wakes) {

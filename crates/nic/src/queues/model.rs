@@ -116,7 +116,7 @@ fn queue(capacity: usize) -> (Arc<CompletionQueue>, std::sync::Arc<EventCount>) 
 }
 
 #[test]
-fn a_change_is_not_missed_by_who_goes_to_sleep() {
+fn a_change_is_not_missed_by_a_thread_that_goes_to_sleep() {
     explore(|| {
         let shared = Arc::new((EventCount::default(), AtomicBool::new(false)));
         let theirs = Arc::clone(&shared);
@@ -132,7 +132,7 @@ fn a_change_is_not_missed_by_who_goes_to_sleep() {
 }
 
 #[test]
-fn one_turn_wakes_all_who_sleep() {
+fn one_turn_wakes_all_that_sleep() {
     explore(|| {
         let shared = Arc::new((EventCount::default(), AtomicBool::new(false)));
         let sleepers = [(); 2].map(|()| {
@@ -150,7 +150,7 @@ fn one_turn_wakes_all_who_sleep() {
 }
 
 #[test]
-fn completions_wake_who_sleeps_until_the_queue_has_some() {
+fn completions_wake_a_thread_that_sleeps_until_the_queue_has_some() {
     explore(|| {
         let (queue, event_count) = queue(2);
         let theirs = Arc::clone(&queue);
@@ -175,7 +175,7 @@ fn completions_wake_who_sleeps_until_the_queue_has_some() {
 }
 
 #[test]
-fn who_arms_and_then_polls_is_woken_by_the_next_completion() {
+fn a_thread_that_arms_and_then_polls_is_woken_by_the_next_completion() {
     for arm in [Arm::Any, Arm::Solicited] {
         explore(move || {
             let (queue, _) = queue(2);

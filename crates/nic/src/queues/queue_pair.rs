@@ -69,11 +69,11 @@ pub struct QueuePair {
     shares_receives: bool,
     /// The message endpoint that it belongs to.
     upper: Option<UpperId>,
-    /// Its peer reaches no memory before it has shown who it is.
+    /// Its peer reaches no memory before it has shown its identity.
     is_guarded: bool,
     sends_under_way: AtomicUsize,
     submission: Mutex<Submission>,
-    /// The connection, for who posts: changes with that of the submission.
+    /// The connection, for threads that post: changes with that of the submission.
     shown: HandleCell,
     /// Something was posted that the engine has not taken.
     has_posted: AtomicBool,
@@ -478,7 +478,7 @@ impl QueuePair {
         self.send_completions.push(WorkCompletion { queue_pair: self.number, completion });
     }
 
-    /// This many send requests have succeeded, and nobody wants to hear of it.
+    /// This many send requests have succeeded, and are not signaled.
     pub(crate) fn complete_silently(&self, count: usize) {
         self.sends_under_way.fetch_sub(count, Ordering::AcqRel);
         self.send_completions.release(count);
@@ -526,7 +526,7 @@ impl QueuePair {
         self.send_completions.connection_ended(self.number);
     }
 
-    /// It goes, and nobody wants to hear of its receive requests.
+    /// It goes, and its receive requests are not reported.
     pub(crate) fn discard_receives(&self, registry: &Registry) {
         if self.shares_receives {
             return;

@@ -122,7 +122,7 @@ fn what_is_begun_after_a_sleep_has_its_whole_time() {
 }
 
 #[test]
-fn who_never_wakes_is_an_error_once_its_host_says_so() {
+fn a_peer_that_never_wakes_is_an_error_once_its_host_says_so() {
     let world = world();
     let [here, there] = [1, 2].map(|id| side(&world, id, false));
     here.endpoint.send(SendPost::new(here.peer(&there), vec![7; 8])).unwrap();

@@ -295,7 +295,7 @@ fn send(number: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn who_is_gone_is_an_error_for_each_request_once() {
+fn a_peer_that_is_gone_is_an_error_for_each_request_once() {
     for operation in 0..4 {
         let (world, here, there) = usual();
         let (peer, place) = (connect(&world, &here, &there), there.place(0));
@@ -339,7 +339,7 @@ fn who_is_gone_is_an_error_for_each_request_once() {
 }
 
 #[test]
-fn where_nobody_listens_each_request_says_so_and_a_later_one_tries_again() {
+fn where_no_program_listens_each_request_says_so_and_a_later_one_tries_again() {
     let (world, here, there) = usual();
     let address = there.endpoint.address().clone();
     drop(there);

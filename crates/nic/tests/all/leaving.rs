@@ -66,7 +66,7 @@ fn newcomers_are_let_in_however_many_have_been_there() {
 }
 
 #[test]
-fn who_has_left_something_is_remembered_until_it_is_received() {
+fn a_caller_that_has_left_something_is_remembered_until_it_is_received() {
     let (world, here) = endpoint();
     call(&world, &here, 2, &[1, 2]);
     let first = receive(&world, &here, ANY, 2);

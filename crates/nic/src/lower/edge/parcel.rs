@@ -304,7 +304,7 @@ mod tests {
     const START: Time = Time::from_nanos(1_000_000);
 
     #[test]
-    fn what_nobody_else_serves_completes_at_once() {
+    fn what_no_other_engine_serves_completes_at_once() {
         let mut ports = Ports::new(&[0, 0]);
         let rails = ports.rails();
         let ways = Ways { first: (ports.keys[0], None), others: &rails };

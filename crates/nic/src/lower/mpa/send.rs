@@ -19,7 +19,7 @@ pub(super) const FRAME_OVERHEAD: usize = 16;
 /// Asking costs a system call, and paths change rarely.
 const ASK_PATH_EVERY_FRAMES: u32 = 4096;
 
-/// The most payload of a segment that is lent: what the peer's engine copies in one go, before it looks at its other
+/// The most payload of a segment that is lent: what the peer's engine copies in one go, before it polls its other
 /// connections.
 const MOST_LENT_BYTES: u32 = 1 << 20;
 /// This many lent segments may be under way. The peer has the next one when it is through with one.

@@ -27,7 +27,7 @@ struct State {
     last_visit: Time,
 }
 
-/// The core, and who runs on it.
+/// The core, and what runs on it.
 struct Core {
     state: Mutex<State>,
     handover: Handover<AtomicBool>,

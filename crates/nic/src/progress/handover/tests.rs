@@ -135,7 +135,7 @@ impl Held<'_> {
         self.model.world.change(|system| {
             let found = system.arrived > system.handled;
             system.handled = system.arrived;
-            // Once reported, a connection is looked at.
+            // Once reported, a connection is polled.
             system.armed &= !found;
             found
         })
@@ -220,7 +220,7 @@ impl Model {
     }
 }
 
-/// Packets come, callers come and go; in the end every packet was handled, though nobody calls any more.
+/// Packets come, callers come and go; in the end every packet was handled, though no caller comes any more.
 fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
     let model = Arc::new(Model {
         world: World::default(),
@@ -280,7 +280,7 @@ fn serve_without_second_try(model: &Model) {
 }
 
 #[test]
-fn nothing_is_left_undone_whoever_comes_and_goes() {
+fn nothing_is_left_undone_whatever_caller_comes_and_goes() {
     shuttle::check_random(|| all_is_handled(1, 2, None), 3000);
     shuttle::check_random(|| all_is_handled(2, 2, None), 3000);
     shuttle::check_pct(|| all_is_handled(2, 1, None), 3000, 3);
@@ -315,10 +315,10 @@ impl Watch for Told {
     }
 }
 
-/// The first caller who comes turns off what would wake the thread, so it leaves a timer behind when it lets go: one,
+/// The first caller that comes turns off what would wake the thread, so it leaves a timer behind when it lets go: one,
 /// not one a visit.
 #[test]
-fn who_comes_first_leaves_a_timer_behind() {
+fn the_first_caller_leaves_a_timer_behind() {
     let handover = Handover::<AtomicBool>::new(TakeOver::new(AWAY, true));
     let told = Told::default();
     handover.depart(&told);
@@ -335,7 +335,7 @@ fn who_comes_first_leaves_a_timer_behind() {
 
 /// Where callers never run the engine the thread is woken at once instead.
 #[test]
-fn who_lets_go_wakes_the_thread_where_callers_may_not_be_away() {
+fn letting_go_wakes_the_thread_where_callers_may_not_be_away() {
     let handover = Handover::<AtomicBool>::new(TakeOver::new(Duration::ZERO, true));
     let told = Told::default();
     handover.heartbeat();
