@@ -10,9 +10,9 @@
 
 LOGS=$PWD/.cache/logs
 SHOWN_LOGS=.cache/logs
-# Budgets are for so many processors.
+# Budgets are for this number of processors.
 PROCESSORS=2
-# Of what a failed stage says, so many lines are shown again at the end.
+# The most lines of a failed stage's output that are shown again at the end.
 MOST_AT_END=20
 
 declare -A outcome took processor group budget lane priority
@@ -310,7 +310,7 @@ note_skips() {
     done
 }
 
-# --- what is said at the end
+# --- the summary
 
 describe() {
     [ "$1" -gt 1 ] || [ "$2" -gt 1 ] || [ "$3" -gt 0 ] || return

@@ -19,8 +19,8 @@ const PREEMPTED: Duration = Duration::from_micros(40);
 /// For how long nothing is polled after that.
 const RESTS_FOR: Duration = Duration::from_millis(20);
 
-/// Waits for descriptors until something is due, and wakes on time. Where nobody else wants the processor, it polls for
-/// the last 80 us before.
+/// Waits for descriptors until something is due, and wakes on time. Where no other thread wants the processor, it polls
+/// for the last 80 us before.
 #[derive(Debug)]
 pub struct Punctual<K> {
     clock: K,

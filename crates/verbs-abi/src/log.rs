@@ -13,7 +13,7 @@ pub(crate) fn info(words: fmt::Arguments<'_>) {
 
 /// Says something that the user has to know.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
-    // A program whose stderr is closed has nobody to tell.
+    // A program may have closed its stderr.
     let _ = writeln!(std::io::stderr(), "weft verbs: {words}");
 }
 

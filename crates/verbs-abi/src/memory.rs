@@ -118,7 +118,7 @@ impl Registration {
     /// limit.
     ///
     /// # Safety
-    /// The memory is the program's, which keeps libibverbs' rules: it lets nobody but the NIC write there while work
+    /// The memory is the program's, which keeps libibverbs' rules: only the NIC writes there while work
     /// uses it. It may unmap it at any time.
     pub(crate) unsafe fn new(domain: Using<Domain>, place: Place) -> Result<Self, Errno> {
         // SAFETY: The caller's promise.

@@ -436,7 +436,7 @@ fn the_nic_calls_for_an_application_that_is_away() {
         let before = count();
         peer.tell("write");
         assert_eq!(peer.ask(), "done");
-        until(|| count() > before, "something waits and nobody is called");
+        until(|| count() > before, "something waits and no waker is called");
         assert!(arrived() < round, "nobody was called for, and yet it is here");
         pair.context.progress();
         let start = Instant::now();
@@ -511,7 +511,7 @@ fn counters_tell_who_ran_it() {
     for round in 2..=10 {
         peer.tell("write");
         assert_eq!(peer.ask(), "done");
-        until(|| arrived() == round, "nobody is here, so the thread is");
+        until(|| arrived() == round, "the caller has left, so the thread polls");
     }
     let left = pair.context.counters();
     assert!(left.take_overs > before.take_overs, "{left:?}");

@@ -182,8 +182,8 @@ fn a_cut_rail_holds_up_the_end_of_a_message_for_milliseconds() {
     }
 }
 
-/// The other rail is idle when one is missed, and acknowledges at once only what requests it. Short messages, with short
-/// round trips: there is little time for a timer, or for the delay of an acknowledgement.
+/// The other rail is idle when one is missed, and acknowledges at once only what requests it. Short messages, with
+/// short round trips: there is little time for a timer, or for the delay of an acknowledgement.
 #[test]
 fn idle_rails_are_probed_and_their_first_answer_decides() {
     for (seed, runs_every_us) in [0, 50, 100, 200, 300, 500, 1000].into_iter().enumerate() {

@@ -307,7 +307,7 @@ impl Options {
         Condition::of_delays(self.delays())
     }
 
-    /// How long frames take over the link; none where nothing is said of it.
+    /// How long frames take over the link; none where it is not set.
     pub(crate) fn delays(&self) -> Vec<Duration> {
         self.delay.iter().map(|Time(time)| *time).collect()
     }

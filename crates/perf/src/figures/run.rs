@@ -34,7 +34,7 @@ line is wrong, 130 interrupted (what was measured is drawn).";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Figures {
-    /// The experiments, by name [default: all; with those in brackets in the list only if --long is said]
+    /// The experiments, by name [default: all; those in brackets in the list only with --long]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Only a glance, at most 6 minutes for all

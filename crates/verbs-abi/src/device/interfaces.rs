@@ -78,7 +78,7 @@ fn choose(all: Vec<Interface>, wanted: Option<&str>) -> Vec<Shown> {
     named.into_iter().enumerate().map(device).collect()
 }
 
-/// One interface of the user's choice, and the name of its device if that is said.
+/// One interface of the user's choice, and the name of its device if it is given.
 fn wish(part: &str, all: &[Interface]) -> Option<(Interface, Option<String>)> {
     let (interface, name) = part.split_once(':').map_or((part, None), |(interface, name)| (interface, Some(name)));
     let found = all.iter().find(|known| known.name == interface);

@@ -199,7 +199,7 @@ unsafe extern "C" fn wr_set_sge(queue_pair: *mut ibv_qp_ex, lkey: u32, addr: u64
 unsafe extern "C" fn wr_set_sge_list(queue_pair: *mut ibv_qp_ex, count: size_t, list: *const ibv_sge) {
     let entries = match count {
         0 => Vec::new(),
-        // SAFETY: C's callers pass a list of so many entries.
+        // SAFETY: C's callers pass a list with this number of entries.
         _ => unsafe { core::slice::from_raw_parts(list, count) }.to_vec(),
     };
     // SAFETY: C's callers pass a queue pair.
@@ -215,7 +215,7 @@ unsafe extern "C" fn wr_set_inline_data(queue_pair: *mut ibv_qp_ex, address: *mu
 unsafe extern "C" fn wr_set_inline_data_list(queue_pair: *mut ibv_qp_ex, count: size_t, list: *const ibv_data_buf) {
     let mut bytes = Vec::new();
     for at in 0..count {
-        // SAFETY: C's callers pass a list of so many pieces, whose bytes can be read.
+        // SAFETY: C's callers pass a list with this number of pieces, whose bytes can be read.
         unsafe {
             let piece = *list.add(at);
             if piece.length > 0 {

@@ -98,7 +98,7 @@ impl Rule {
 }
 
 impl QueuePair {
-    /// Changes what is said of it.
+    /// Changes its attributes.
     ///
     /// # Errors
     /// The change is none that its state allows, or a value is none that there is. Nothing has changed then.
@@ -164,7 +164,7 @@ impl QueuePair {
         crate::device::at_index(&self.parts.addresses, index).copied()
     }
 
-    /// What is said of it.
+    /// Its attributes.
     pub(crate) fn attributes(&self) -> ibv_qp_attr {
         let mut attributes = *lock(&self.attributes);
         attributes.qp_state = self.state();

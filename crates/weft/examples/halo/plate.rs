@@ -177,7 +177,7 @@ pub(crate) fn step(
     Ok(())
 }
 
-/// What one rank alone computes: a plate of this size, after so many steps.
+/// What one rank alone computes: a plate of this size, after this number of steps.
 pub(crate) fn alone(size: usize, steps: usize) -> Vec<f64> {
     let mut part = Part::new(size, (0, 1), (0, 1));
     for _ in 0..steps {

@@ -107,7 +107,7 @@ pub(crate) enum Load {
     Halo { dimensions: u32, cells: u32, is_strided: bool },
     /// A put of so many bytes beside computation.
     Overlap(u32),
-    /// So many steps of heat on a plate of so many cells on a side.
+    /// Steps of heat on a plate, and its cells on a side.
     Heat { cells: u32, steps: u32 },
 }
 
