@@ -1,8 +1,8 @@
 //! `weft demo`: what Weft is for, in one command.
 //!
 //! Two processes connect. The active one writes a file into the other's memory by RDMA and reads it back
-//! ([`transfer`]); each computes digests of what it has; then both measure beside plain TCP ([`measure`]). The passive
-//! one ([`passive`]) is a second process of this machine ([`process`]), or runs on another one.
+//! (`transfer`); each computes digests of what it has; then both measure beside plain TCP (`measure`). The passive
+//! one (`passive`) is a second process of this machine (`process`), or runs on another one.
 #![forbid(unsafe_code)]
 
 mod measure;
