@@ -76,27 +76,6 @@ fn a_look_after_arming_does_not_take_the_nic_back() {
     }
 }
 
-/// A loop that answers what it finds posts between arming and sleeping, which takes the NIC back. The poll after that
-/// finds nothing and hands it over again, or nothing would run it until the caller counts as away.
-#[test]
-fn the_last_poll_before_a_sleep_hands_the_nic_over_again_after_a_post() {
-    let pair = Pair::new(crate::common::Kind::plain(Progress::Hybrid));
-    let completions = &pair.passive.completions;
-    for id in 0..100 {
-        pair.passive.queue_pair.post_receive(id, &[]).unwrap();
-        completions.arm(Arm::Any);
-        pair.active.queue_pair.post(WorkRequest::send_inline(&[]).unwrap().unsignaled()).unwrap();
-        let mut has_come = false;
-        while let Some(completion) = completions.poll() {
-            has_come |= completion.id == id;
-        }
-        assert!(!pair.context.watch_again(), "the caller of round {id} sleeps, and has the NIC");
-        while !has_come {
-            has_come = completions.wait(None).is_some_and(|completion| completion.id == id);
-        }
-    }
-}
-
 #[test]
 fn a_sleeper_is_woken_by_another_thread_that_sends() {
     each_kind(|kind| {
