@@ -113,7 +113,8 @@ fn suite_that_says(verification: &str) -> std::path::PathBuf {
     let program = format!(
         "#include <mpi.h>\n#include <stdio.h>\nint main(int count, char **words) {{\n  int rank, size, word = 1;\n  \
          MPI_Init(&count, &words);\n  MPI_Comm_rank(MPI_COMM_WORLD, &rank);\n  \
-         MPI_Comm_size(MPI_COMM_WORLD, &size);\n  MPI_Bcast(&word, 1, MPI_INT, 0, MPI_COMM_WORLD);\n  if (rank == 0)\n    printf(\" Time in seconds = 0.01\\n \
+         MPI_Comm_size(MPI_COMM_WORLD, &size);\n  MPI_Bcast(&word, 1, MPI_INT, 0, MPI_COMM_WORLD);\n  \
+         if (rank == 0)\n    printf(\" Time in seconds = 0.01\\n \
          Mop/s total = %d\\n Verification = {verification}\\n\", size);\n  return MPI_Finalize();\n}}\n"
     );
     let make = "include ../config/make.def\nall:\n\t$(MPICC) $(CMPI_INC) $(CFLAGS) -o $(BINDIR)/is.$(CLASS).x is.c \
