@@ -469,6 +469,10 @@ impl Options {
 
     /// Whether a contestant sends frames of its own, which no packet queue carries.
     fn sends_frames(&self) -> bool {
+        // Their first contestant is one, however it is named.
+        if matches!(self.test, What::Measured(Test::Reordering | Test::InOrderTax)) {
+            return true;
+        }
         let usual = match self.test {
             What::Measured(test) if self.vs.is_none() => design(test).contestants(),
             _ => Vec::new(),
