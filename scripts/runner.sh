@@ -1,9 +1,9 @@
 # Runs stages in two lanes, counts what they have checked, and shows what they took. To be sourced by scripts/test, with
 # the repository's root as working directory.
 #
-# Stages run one after the other, in the order of the plan. Those that are marked `beside` are in a lane of their own:
-# one at a time too, at the lowest priority or that which is behind the mark, so that they use what the others leave of
-# the processors. One of them begins when all unmarked stages above it have ended.
+# Stages run one after the other, in the order of the plan. Those that are marked `beside` form a second lane, also one
+# at a time, at the priority given after the mark (the lowest by default), so they use only idle processor time. One of
+# them begins when all unmarked stages above it have ended.
 #
 # Each stage is a process of its own in a session of its own (scripts/test --stage NAME PRIORITY): a signal reaches all
 # that it has started, and where the scheduler has a group for each session, priorities are those of the groups.

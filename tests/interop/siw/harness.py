@@ -307,7 +307,7 @@ class alarm:
 
 def with_splits(cases, splits, essential_only=False):
     """The cases that need weft, once for each split; the others belong to the first split. With `essential_only` only
-    what is essential, but for those with weft of the first split, and all in short. Returns (cases, those that were left
+    what is essential, except those with weft of the first split, and all in short. Returns (cases, those that were left
     out for that)."""
     chosen, left_out = [], []
     for split in splits:

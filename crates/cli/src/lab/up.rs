@@ -54,7 +54,7 @@ pub(super) struct Arguments {
     /// Join two hosts by a switch from the start, not only when a link is shaped
     #[arg(long)]
     switch: bool,
-    /// By what packets are carried where a link does something to them: queue, the kernel's packet queues, for IP alone;
+    /// What carries packets where a link is shaped: queue, the kernel's packet queues, for IP alone;
     /// rings, every frame, one by one [default: queue where the shape and this system allow it, or else rings]
     #[arg(long, value_name = "KIND")]
     carrier: Option<Carrier>,

@@ -16,7 +16,7 @@ use weft_wire::edge::packet::{self, Builder, HEADER_LENGTH};
 /// Where payload begins in the packets of these tests.
 const HEAD: usize = HEADER_LENGTH + 7 + TAGGED_LENGTH;
 
-/// What has come, by position.
+/// What has arrived, by position.
 #[derive(Default)]
 struct Store {
     bytes: BTreeMap<u64, u8>,

@@ -34,8 +34,8 @@ pub(crate) use self::start::within_limits;
 /// computes there; to place this many takes about 40 us, by which the end comes later than if each packet were placed
 /// as it comes.
 const MOST_AWAITED: u32 = 256 * 1024;
-/// Once a turn has sent this many bytes, what has come is read before the rest goes: it may ask for something that
-/// should not wait behind all of that.
+/// Once a turn has sent this many bytes, the connection receives before it sends the rest: an arriving request should
+/// not wait behind all of that.
 const BYTES_PER_TURN: usize = 128 * 1024;
 /// When sending fails, this many reads at most are made of what the peer has sent before: more than a socket's buffer
 /// holds.

@@ -48,7 +48,7 @@ pub(crate) enum Test {
     /// What it takes to set a connection up, until a first message is answered, in time and in round trips: queue pairs,
     /// endpoints, Edge with and without a key, TCP
     Connect,
-    /// An application: a process sends a field in pieces, another one renders its iso-surface meanwhile, over each design
+    /// An application: a process sends a field in pieces, another renders its iso-surface meanwhile, over each design
     /// of out-of-order iWARP
     Isosurface,
     /// A put of which the target is told, beside a message, and a write whose target polls memory: half of a round trip

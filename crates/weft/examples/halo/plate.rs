@@ -128,7 +128,7 @@ pub(crate) fn shape(ranks: usize) -> (usize, usize) {
     (rows, ranks / rows)
 }
 
-/// Who is beyond each side.
+/// The neighbouring rank at each side.
 pub(crate) fn neighbours(rank: usize, (rows, columns): (usize, usize)) -> Vec<(Side, usize)> {
     let (row, column) = (rank / columns, rank % columns);
     let beyond = |side| match side {

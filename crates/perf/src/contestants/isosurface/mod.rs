@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::model::job::tests::job;
 
-    /// A field without a network, of which one byte may be wrong.
+    /// A field in local memory; a test may corrupt one byte of it.
     struct Local {
         field: Field,
         z: usize,
