@@ -77,8 +77,8 @@ impl<N: Carrier> Connection<N> {
         if core::mem::take(&mut self.closes_when_ready) {
             return self.end(Ending::Graceful, cx);
         }
-        // Takes data that arrived with the last message of set-up, and sends the caller's last message: no thread drives
-        // an idle connection.
+        // Takes data that arrived with the last message of set-up, and sends the caller's last message: no thread
+        // drives an idle connection.
         match self.drive(cx) {
             Outcome::Over => Outcome::Over,
             _ => Outcome::Progress,

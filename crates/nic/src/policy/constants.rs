@@ -94,9 +94,9 @@ pub(crate) const WAITED_PER_RAN: u32 = 2;
 pub(crate) const FEW_POLLED: usize = 2;
 /// Of more than [`FEW_POLLED`], a connection is armed after this many empty polls. Picked.
 pub(crate) const ARM_AFTER: u32 = 4;
-/// The same for connections that one load from memory polls, as through shared memory: this many are never armed ...
+/// Up to this many connections, each polled by one load from memory, as through shared memory ...
 pub(crate) const FEW_LOADS: usize = 64;
-/// ... each after this many: arming costs a mark, a signal, and the system calls for both. Measured: ranks that share a
+/// ... are armed after this many empty polls: arming costs a mark, a signal, and the system calls for both. Measured: ranks that share a
 /// core wait hundreds of polls for each other (`weft perf fence`, 8 ranks on two processors).
 pub(crate) const ARM_LOADS_AFTER: u32 = 250;
 /// A datagram port is armed after this many empty polls ... Picked.
