@@ -96,8 +96,8 @@ pub(crate) const FEW_POLLED: usize = 2;
 pub(crate) const ARM_AFTER: u32 = 4;
 /// Up to this many connections, each polled by one load from memory, as through shared memory ...
 pub(crate) const FEW_LOADS: usize = 64;
-/// ... are armed after this many empty polls: arming costs a mark, a signal, and the system calls for both. Measured: ranks that share a
-/// core wait hundreds of polls for each other (`weft perf fence`, 8 ranks on two processors).
+/// ... are armed after this many empty polls: arming costs a mark, a signal, and the system calls for both. Measured:
+/// ranks that share a core wait hundreds of polls for each other (`weft perf fence`, 8 ranks on two processors).
 pub(crate) const ARM_LOADS_AFTER: u32 = 250;
 /// A datagram port is armed after this many empty polls ... Picked.
 pub(crate) const ARM_PORT_AFTER: u32 = 1024;
