@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use nix::sys::prctl;
+use nix::sys::resource::{UsageWho, getrusage};
 use weft_base::{Clock, Time};
 use weft_driver::{WaitSet, shorten_slice};
 
@@ -13,8 +14,9 @@ const TIMER_SLACK_NS: u64 = 1;
 /// How long before something is due polling begins. A timer of a virtual machine wakes its thread about 50 us late.
 const POLLS_FOR: Duration = Duration::from_micros(80);
 
-/// A poll takes a microsecond or two. One that takes this long has lost the processor meanwhile: others want it.
-const PREEMPTED: Duration = Duration::from_micros(40);
+/// A poll takes a microsecond or two. One that takes this long has perhaps lost the processor to another thread; or an
+/// interrupt came, or the host of a virtual machine took the processor, and polling goes on.
+const LONG_POLL: Duration = Duration::from_micros(40);
 
 /// For how long nothing is polled after that.
 const RESTS_FOR: Duration = Duration::from_millis(20);
@@ -43,16 +45,18 @@ impl<K: Clock> Punctual<K> {
     /// # Errors
     /// The operating system refused.
     pub fn wait(&mut self, waits: &WaitSet, left: Option<Duration>, keys: &mut Vec<u64>) -> io::Result<()> {
-        self.wait_by(left, |timeout| {
+        self.wait_by(left, preemptions, |timeout| {
             waits.wait(timeout, keys).map_err(io::Error::other)?;
             Ok(!keys.is_empty())
         })
     }
 
-    /// The same, by what waits for so long at most, and says whether something has come.
+    /// The same, by what counts how often another thread took the processor, and what waits until a timeout and returns
+    /// whether a descriptor is readable.
     fn wait_by(
         &mut self,
         left: Option<Duration>,
+        preemptions: impl Fn() -> i64,
         mut wait: impl FnMut(Option<Duration>) -> io::Result<bool>,
     ) -> io::Result<()> {
         let start = self.clock.now();
@@ -63,6 +67,7 @@ impl<K: Clock> Punctual<K> {
         if left > POLLS_FOR && wait(Some(left - POLLS_FOR))? {
             return Ok(());
         }
+        let preempted = preemptions();
         loop {
             let before = self.clock.now();
             let left = due.since(before);
@@ -70,12 +75,17 @@ impl<K: Clock> Punctual<K> {
                 return Ok(());
             }
             let after = self.clock.now();
-            if after.since(before) > PREEMPTED {
+            if after.since(before) > LONG_POLL && preemptions() != preempted {
                 self.rests_until = after + RESTS_FOR;
                 return Ok(());
             }
         }
     }
+}
+
+/// How often another thread took the processor from this one.
+fn preemptions() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 
 #[cfg(test)]
@@ -104,10 +114,21 @@ mod tests {
 
     /// Waits where a timer is 50 us late and a poll takes this long; something comes at this time. The timeouts, in us.
     fn waits(punctual: &mut Punctual<Watch>, left: Option<Duration>, poll: Duration, comes: Duration) -> Vec<u128> {
+        waits_beside(|| 0, punctual, left, poll, comes)
+    }
+
+    /// The same, where other threads took the processor this often.
+    fn waits_beside(
+        preemptions: impl Fn() -> i64,
+        punctual: &mut Punctual<Watch>,
+        left: Option<Duration>,
+        poll: Duration,
+        comes: Duration,
+    ) -> Vec<u128> {
         let (watch, mut timeouts) = (punctual.clock.clone(), Vec::new());
         let comes = watch.now() + comes;
         punctual
-            .wait_by(left, |timeout| {
+            .wait_by(left, preemptions, |timeout| {
                 timeouts.push(timeout.map_or(0, |timeout| timeout.as_micros()));
                 match timeout {
                     Some(Duration::ZERO) => watch.pass(poll),
@@ -151,9 +172,19 @@ mod tests {
     }
 
     #[test]
+    fn a_long_poll_that_no_thread_caused_does_not_end_polling() {
+        let mut punctual = punctual();
+        let timeouts = waits(&mut punctual, Some(1000 * US), 60 * US, NEVER);
+        assert_eq!(timeouts, [920, 0, 0]);
+        assert_eq!(waits(&mut punctual, Some(1000 * US), US, NEVER)[..2], [920, 0]);
+    }
+
+    #[test]
     fn it_does_not_poll_where_others_want_the_processor() {
         let mut punctual = punctual();
-        assert_eq!(waits(&mut punctual, Some(1000 * US), 60 * US, NEVER), [920, 0]);
+        let count = Cell::new(0);
+        let preemptions = || count.replace(count.get() + 1);
+        assert_eq!(waits_beside(preemptions, &mut punctual, Some(1000 * US), 60 * US, NEVER), [920, 0]);
         assert_eq!(waits(&mut punctual, Some(1000 * US), US, NEVER), [1000], "it rests");
         punctual.clock.pass(RESTS_FOR);
         assert_eq!(waits(&mut punctual, Some(1000 * US), US, NEVER)[..2], [920, 0]);
