@@ -1,88 +1,30 @@
 //! Matches messages with receives.
 //!
-//! A message matches the oldest posted receive that accepts it, and a receive the oldest message that it accepts.
-//! Receives and messages with one source and one tag are in a hash table; so are receives of one tag from any source.
-//! Receives that ignore bits of the tag are in a list, in order, and so are all messages: a search for several tags or
-//! sources walks it. A number that grows with each receive decides which of two is older.
+//! A message matches the oldest posted receive that accepts it, and a receive the oldest message that it accepts. Posted
+//! receives are in hash tables, one for each set of ignored bits of the tag. Messages with one source and one tag are in
+//! a hash table. All messages are in a list too, in order: a search for several tags or sources walks it, and when the
+//! walk was long, later ones use an index. A number that grows with each receive decides which of two is older.
 
-use core::hash::{Hash, Hasher};
+mod classes;
+mod indexes;
+mod pattern;
 
 use slotmap::{SlotMap, new_key_type};
 use weft_base::PeerId;
 
+use self::classes::Classes;
+use self::indexes::Indexes;
+pub use self::pattern::Match;
+use self::pattern::{Exact, Pattern};
 use crate::chains::{Chained, Chains};
 use crate::hash::Seeded;
 use crate::list::{Linked, Links, List};
-
-/// The tags that a receive accepts: those that agree with `tag` in all bits except `ignore`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Match {
-    /// The tag.
-    pub tag: u64,
-    /// Bits that may differ.
-    pub ignore: u64,
-}
 
 new_key_type! {
     /// Names a posted receive.
     pub struct PostedId;
     /// Names an unexpected message.
     pub struct UnexpectedId;
-}
-
-/// Set in [`Exact::source`] if there is a tag: untagged messages are a kind of their own.
-const TAGGED: u64 = 1 << 63;
-
-/// Source and tag, in few bytes: with many of them, their size decides the cache misses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Exact {
-    /// The source's number plus 1; 0 for any. And [`TAGGED`].
-    source: u64,
-    tag: u64,
-}
-
-impl Exact {
-    fn new(source: Option<PeerId>, tag: Option<u64>) -> Self {
-        let number = source.map_or(0, |source| u64::from(source.0) + 1);
-        Self { source: number | if tag.is_some() { TAGGED } else { 0 }, tag: tag.unwrap_or(0) }
-    }
-
-    const fn is_from_anybody(self) -> bool {
-        self.source & !TAGGED == 0
-    }
-
-    /// The same from any source.
-    const fn without_source(self) -> Self {
-        Self { source: self.source & TAGGED, tag: self.tag }
-    }
-}
-
-impl Hash for Exact {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.source);
-        state.write_u64(self.tag);
-    }
-}
-
-/// What a receive accepts. Where it ignores no bits of the tag, it is in the hash table.
-#[derive(Clone, Copy, Debug)]
-struct Pattern {
-    exact: Exact,
-    ignore: u64,
-}
-
-impl Pattern {
-    fn new(source: Option<PeerId>, matching: Option<Match>) -> Self {
-        Self {
-            exact: Exact::new(source, matching.map(|matching| matching.tag)),
-            ignore: matching.map_or(0, |matching| matching.ignore),
-        }
-    }
-
-    const fn takes(&self, message: Exact) -> bool {
-        let source = if self.exact.is_from_anybody() { message.without_source().source } else { message.source };
-        self.exact.source == source && (self.exact.tag ^ message.tag) & !self.ignore == 0
-    }
 }
 
 struct Posted<P> {
@@ -156,14 +98,12 @@ impl<U> Chained<UnexpectedId> for Unexpected<U> {
 /// Posted receives, with a value `P`, and unexpected messages, with a value `U`.
 pub struct Matcher<P, U> {
     posted: SlotMap<PostedId, Posted<P>>,
-    posted_exact: Chains<PostedId>,
-    posted_wild: List<PostedId, 0>,
-    /// The number of exact receives posted for any source.
-    from_anybody: usize,
+    posted_classes: Classes<PostedId>,
     order: u64,
     unexpected: SlotMap<UnexpectedId, Unexpected<U>>,
     unexpected_exact: Chains<UnexpectedId>,
     unexpected_all: List<UnexpectedId, 1>,
+    unexpected_indexes: Indexes<UnexpectedId>,
 }
 
 impl<P, U> Matcher<P, U> {
@@ -172,13 +112,12 @@ impl<P, U> Matcher<P, U> {
     pub fn new(seed: u64) -> Self {
         Self {
             posted: SlotMap::with_key(),
-            posted_exact: Chains::new(Seeded::new(seed)),
-            posted_wild: List::default(),
-            from_anybody: 0,
+            posted_classes: Classes::new(Seeded::new(seed)),
             order: 0,
             unexpected: SlotMap::with_key(),
             unexpected_exact: Chains::new(Seeded::new(seed.wrapping_add(1))),
             unexpected_all: List::default(),
+            unexpected_indexes: Indexes::new(Seeded::new(seed.wrapping_add(2))),
         }
     }
 
@@ -188,24 +127,14 @@ impl<P, U> Matcher<P, U> {
         let pattern = Pattern::new(source, matching);
         self.order += 1;
         let id = self.posted.insert(Posted { pattern, order: self.order, links: Links::default(), value });
-        if pattern.ignore == 0 {
-            self.from_anybody += usize::from(source.is_none());
-            self.posted_exact.push_back(&mut self.posted, id);
-        } else {
-            self.posted_wild.push_back(&mut self.posted, id);
-        }
+        self.posted_classes.push_back(&mut self.posted, id, pattern);
         id
     }
 
     /// Removes a receive. `None` if it is not posted any more.
     pub fn unpost(&mut self, id: PostedId) -> Option<P> {
-        let Pattern { exact, ignore } = self.posted.get(id)?.pattern;
-        if ignore == 0 {
-            self.from_anybody -= usize::from(exact.is_from_anybody());
-            self.posted_exact.remove(&mut self.posted, id);
-        } else {
-            self.posted_wild.remove(&mut self.posted, id);
-        }
+        let pattern = self.posted.get(id)?.pattern;
+        self.posted_classes.remove(&mut self.posted, id, pattern);
         self.posted.remove(id).map(|posted| posted.value)
     }
 
@@ -225,26 +154,8 @@ impl<P, U> Matcher<P, U> {
     #[must_use]
     pub fn find_posted(&self, source: PeerId, tag: Option<u64>) -> Option<PostedId> {
         let message = Exact::new(Some(source), tag);
-        let exact = self.first_posted(message);
-        let anybody = if self.from_anybody > 0 { self.first_posted(message.without_source()) } else { None };
-        let wild = if tag.is_some() { self.first_wild(message) } else { None };
-        [exact, anybody, wild].into_iter().flatten().min().map(|(_, id)| id)
-    }
-
-    fn first_posted(&self, exact: Exact) -> Option<(u64, PostedId)> {
-        let id = self.posted_exact.first(&self.posted, exact)?;
-        Some((self.posted[id].order, id))
-    }
-
-    fn first_wild(&self, message: Exact) -> Option<(u64, PostedId)> {
-        let mut id = self.posted_wild.first();
-        while let Some(posted) = self.posted.get(id) {
-            if posted.pattern.takes(message) {
-                return Some((posted.order, id));
-            }
-            id = posted.next();
-        }
-        None
+        let candidates = self.posted_classes.candidates(&self.posted, message);
+        candidates.min_by_key(|id| self.posted[*id].order)
     }
 
     /// The oldest posted receive for which `is_it` holds. Walks all of them.
@@ -256,8 +167,7 @@ impl<P, U> Matcher<P, U> {
     /// The posted receives for this source alone, oldest first. Walks all of them.
     #[must_use]
     pub fn posted_for(&self, source: PeerId) -> Vec<PostedId> {
-        let source = Exact::new(Some(source), None).source;
-        let of_source = self.posted.iter().filter(|(_, posted)| posted.pattern.exact.source & !TAGGED == source);
+        let of_source = self.posted.iter().filter(|(_, posted)| posted.pattern.exact.is_from(source));
         let mut found: Vec<_> = of_source.map(|(id, posted)| (posted.order, id)).collect();
         found.sort_unstable();
         found.into_iter().map(|(_, id)| id).collect()
@@ -269,34 +179,37 @@ impl<P, U> Matcher<P, U> {
         let id = self.unexpected.insert(Unexpected { exact, same: Links::default(), all: Links::default(), value });
         self.unexpected_exact.push_back(&mut self.unexpected, id);
         self.unexpected_all.push_back(&mut self.unexpected, id);
+        self.unexpected_indexes.push(exact, id);
         id
     }
 
     /// The oldest message that a receive accepts. It stays.
-    #[must_use]
-    pub fn find_unexpected(&self, source: Option<PeerId>, matching: Option<Match>) -> Option<UnexpectedId> {
+    pub fn find_unexpected(&mut self, source: Option<PeerId>, matching: Option<Match>) -> Option<UnexpectedId> {
         let pattern = Pattern::new(source, matching);
-        if source.is_some() && pattern.ignore == 0 {
+        if pattern.is_exact() {
             return self.unexpected_exact.first(&self.unexpected, pattern.exact);
         }
-        let mut id = self.unexpected_all.first();
-        while let Some(message) = self.unexpected.get(id) {
-            if pattern.takes(message.exact) {
-                return Some(id);
-            }
-            id = Linked::<_, 1>::next(message);
+        if let Some(found) = self.unexpected_indexes.find(&self.unexpected, pattern) {
+            return found;
         }
-        None
+        let mut passed = 0;
+        let found = in_order(&self.unexpected, self.unexpected_all.first())
+            .inspect(|_| passed += 1)
+            .find(|(_, exact)| pattern.takes(*exact))
+            .map(|(id, _)| id);
+        let all = in_order(&self.unexpected, self.unexpected_all.first());
+        self.unexpected_indexes.make(pattern, passed, all);
+        found
     }
 
     /// Removes a message. `None` if it is not there any more.
     pub fn take(&mut self, id: UnexpectedId) -> Option<U> {
-        if !self.unexpected.contains_key(id) {
-            return None;
-        }
+        let exact = self.unexpected.get(id)?.exact;
         self.unexpected_exact.remove(&mut self.unexpected, id);
         self.unexpected_all.remove(&mut self.unexpected, id);
-        self.unexpected.remove(id).map(|message| message.value)
+        let message = self.unexpected.remove(id)?;
+        self.unexpected_indexes.taken(exact, id, self.unexpected.len());
+        Some(message.value)
     }
 
     /// The value of a message.
@@ -310,6 +223,18 @@ impl<P, U> Matcher<P, U> {
     pub fn unexpected_count(&self) -> usize {
         self.unexpected.len()
     }
+}
+
+/// The messages from this one on, oldest first.
+fn in_order<U>(
+    messages: &SlotMap<UnexpectedId, Unexpected<U>>,
+    first: UnexpectedId,
+) -> impl Iterator<Item = (UnexpectedId, Exact)> {
+    let next = |(id, _): &(UnexpectedId, Exact)| {
+        let next = Linked::<_, 1>::next(&messages[*id]);
+        messages.get(next).map(|message| (next, message.exact))
+    };
+    core::iter::successors(messages.get(first).map(|message| (first, message.exact)), next)
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (source(), matching()).prop_map(|(source, matching)| Step::Receive(source, matching)),
         4 => (peer(), proptest::option::weighted(0.8, 0..6_u64)).prop_map(|(peer, tag)| Step::Message(peer, tag)),
         1 => (source(), matching()).prop_map(|(source, matching)| Step::Claim(source, matching)),
-        1 => (0..40_u32).prop_map(Step::Cancel),
+        1 => (0..120_u32).prop_map(Step::Cancel),
     ]
 }
 
@@ -86,10 +86,20 @@ fn message(matcher: &mut Matcher<u32, u32>, from: PeerId, tag: Option<u64>, numb
 
 proptest! {
     #[test]
-    fn it_matches_as_two_plain_lists_do(seed: u64, steps in proptest::collection::vec(step(), 1..120)) {
+    fn it_matches_as_two_plain_lists_do(
+        seed: u64,
+        kept in prop_oneof![Just(0), 40..90_u32],
+        steps in proptest::collection::vec(step(), 1..120),
+    ) {
         let mut matcher = Matcher::new(seed);
         let mut model = Model::default();
-        for (number, step) in (0..).zip(steps) {
+        // With these, walks are long enough for indexes.
+        for number in 0..kept {
+            let (from, tag) = (PeerId(number % 3), (number % 5 > 0).then_some(u64::from(number % 7)));
+            message(&mut matcher, from, tag, number);
+            model.message(from, tag, number);
+        }
+        for (number, step) in (kept..).zip(steps) {
             match step {
                 Step::Receive(source, matching) => prop_assert_eq!(
                     receive(&mut matcher, source, matching, number),
@@ -115,7 +125,7 @@ proptest! {
         // The rest is removed in order.
         for (_, _, number) in model.unexpected {
             let all = Some(Match { tag: 0, ignore: u64::MAX });
-            let oldest = [None, all].into_iter().filter_map(|kind| matcher.find_unexpected(None, kind));
+            let oldest = [None, all].map(|kind| matcher.find_unexpected(None, kind)).into_iter().flatten();
             let oldest = oldest.min_by_key(|id| matcher.unexpected(*id).copied()).expect("it is there");
             prop_assert_eq!(matcher.take(oldest), Some(number));
         }
@@ -136,5 +146,80 @@ fn what_is_gone_is_gone() {
     assert_eq!(matcher.take(kept), Some('u'));
     assert_eq!(matcher.take(kept), None);
     assert_eq!(matcher.find_unexpected(None, None), None);
-    assert!(matcher.posted_exact.is_empty() && matcher.unexpected_exact.is_empty(), "an empty list was kept");
+    assert!(matcher.posted_classes.is_empty() && matcher.unexpected_exact.is_empty(), "an empty list was kept");
+}
+
+/// Any source, and this bit of the tag may differ.
+fn wild(tag: u64, bit: u32) -> Match {
+    Match { tag, ignore: 1 << bit }
+}
+
+/// Keeps messages of all tags below `count`, each with its tag as its value.
+fn with_messages(count: u64) -> Matcher<u64, u64> {
+    let mut matcher = Matcher::new(1);
+    (0..count).for_each(|tag| {
+        matcher.keep(PeerId(tag as u32 % 4), Some(tag), tag);
+    });
+    matcher
+}
+
+fn receive_wild(matcher: &mut Matcher<u64, u64>, matching: Match) -> Option<u64> {
+    matcher.find_unexpected(None, Some(matching)).and_then(|id| matcher.take(id))
+}
+
+#[test]
+fn posted_receives_with_one_mask_are_one_class() {
+    let mut matcher: Matcher<u64, u64> = Matcher::new(1);
+    let posted: Vec<_> = (0..1000).map(|tag| matcher.post(None, Some(wild(tag * 2, 0)), tag)).collect();
+    let odd = matcher.find_posted(PeerId(7), Some(2 * 700 + 1)).expect("it ignores the lowest bit");
+    assert_eq!(matcher.posted(odd), Some(&700));
+    assert_eq!(matcher.find_posted(PeerId(7), None), None, "a message without a tag is of another kind");
+    let candidates = matcher.posted_classes.candidates(&matcher.posted, Exact::new(Some(PeerId(7)), Some(5)));
+    assert_eq!(candidates.count(), 1);
+    posted.into_iter().for_each(|id| assert!(matcher.unpost(id).is_some()));
+    assert!(matcher.posted_classes.is_empty(), "a class without receives was kept");
+}
+
+#[test]
+fn a_short_walk_makes_no_index_and_a_long_one_does() {
+    let mut matcher = with_messages(20);
+    assert_eq!(receive_wild(&mut matcher, wild(19, 40)), Some(19));
+    assert_eq!(matcher.unexpected_indexes.entries(), []);
+    let mut matcher = with_messages(100);
+    assert_eq!(receive_wild(&mut matcher, wild(80, 40)), Some(80));
+    assert_eq!(matcher.unexpected_indexes.entries(), [99]);
+    assert_eq!(receive_wild(&mut matcher, wild(80, 40)), None);
+    assert_eq!(receive_wild(&mut matcher, wild(81, 40)), Some(81));
+    assert_eq!(receive_wild(&mut matcher, wild(82, 40)), Some(82));
+}
+
+#[test]
+fn an_index_does_not_outgrow_the_messages_and_goes_with_the_last() {
+    let mut matcher = with_messages(1000);
+    let whole = Match { tag: 0, ignore: u64::MAX };
+    assert_eq!(matcher.find_unexpected(Some(PeerId(9)), Some(whole)), None);
+    assert_eq!(matcher.unexpected_indexes.entries(), [1000]);
+    // Taken by receives of another kind, from the young end of their queue in the index: they stay in it for now.
+    for (tag, left) in (0..1000).rev().zip((0..1000).rev()) {
+        let from = PeerId(tag as u32 % 4);
+        let found = matcher.find_unexpected(Some(from), Some(Match { tag, ignore: 0 })).expect("it is there");
+        assert_eq!(matcher.take(found), Some(tag));
+        assert!(matcher.unexpected_indexes.entries().iter().all(|entries| *entries <= 2 * left + 64));
+    }
+    assert_eq!(matcher.unexpected_indexes.entries(), []);
+}
+
+#[test]
+fn a_kind_that_is_not_used_any_more_makes_room_for_another() {
+    let mut matcher = with_messages(100);
+    let kinds = |matcher: &mut Matcher<u64, u64>, bits: core::ops::Range<u32>| {
+        bits.for_each(|bit| assert_eq!(matcher.find_unexpected(None, Some(wild(1 << 20, bit))), None));
+    };
+    kinds(&mut matcher, 40..45);
+    assert_eq!(matcher.unexpected_indexes.entries(), [100; 4], "no fifth index while four are used");
+    for _ in 0..300 {
+        kinds(&mut matcher, 43..44);
+    }
+    kinds(&mut matcher, 44..45);
+    assert_eq!(matcher.unexpected_indexes.entries(), [100; 2]);
 }
