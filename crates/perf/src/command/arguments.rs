@@ -54,6 +54,7 @@ const EXAMPLES: &str = "\
   weft perf halo --ranks 8 --cells 32 --fence all     faces of a stencil, contiguous and strided
   weft perf heat --ranks 2,4,8 --fence all            an application: heat on a plate, by time to solution
   weft perf window-overlap --size 16..256K            computation hidden between a put and its fence
+  weft perf emulator                                  what the emulator of networks misses of what was set
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
   weft perf mpi --test latency --vs libfabric-tcp,sockets   and what TCP takes on the same way without MPI

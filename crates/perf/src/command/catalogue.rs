@@ -2,7 +2,7 @@
 
 use crate::experiments::design::Design;
 use crate::experiments::{
-    all_to_all, basic, clusters, connect, idle, in_order_tax, isosurface, logp, markers, matching, mpi, mpi_clusters,
+    all_to_all, basic, clusters, connect, emulator, idle, in_order_tax, isosurface, logp, markers, matching, mpi, mpi_clusters,
     nas, notified_put, overlap, ping_ping, progress, reordering, slowdown, split,
 };
 use crate::model::test::Test;
@@ -24,6 +24,7 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::Idle => &idle::Idle,
         Test::AllToAll => &all_to_all::AllToAll,
         Test::Match => &matching::Matching,
+        Test::Emulator => &emulator::Emulation,
         Test::Clusters => &clusters::Clusters,
         Test::Mpi => &mpi::MpiPrograms,
         Test::Connect => &connect::Connect,

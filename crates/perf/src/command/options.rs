@@ -573,6 +573,7 @@ impl Options {
             settle_ms: 0,
             stack: Stack { engines, ..self.stack },
             crowd: None,
+            check_case: None,
             volume: None,
             mpi: None,
             nas: None,

@@ -107,6 +107,7 @@ impl What {
             Self::Measured(Test::MpiClusters) => {
                 return vec![ALL, STARTED, NETWORK, &["size", "library", "mpi"]];
             }
+            Self::Measured(Test::Emulator) => return vec![ALL, STARTED, LONG_RUNS],
             Self::Measured(Test::Reordering) => {
                 return vec![ALL, STARTED, SIDES, &["lab", "congestion", "mtu", "late", "lost", "window"]];
             }

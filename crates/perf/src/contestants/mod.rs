@@ -6,6 +6,7 @@ pub(crate) mod iceoryx2;
 pub(crate) mod isosurface;
 pub(crate) mod libfabric;
 pub(crate) mod logp;
+pub(crate) mod emulator;
 pub(crate) mod matcher;
 pub(crate) mod mpi;
 pub(crate) mod overlap;

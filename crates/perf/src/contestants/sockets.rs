@@ -100,7 +100,7 @@ impl Contestant for Sockets {
     fn supports(&self, job: &Job) -> Result<(), String> {
         let variant = Variant::of_sockets(job)?;
         match job.kind {
-            Kind::Idle | Kind::AllToAll | Kind::Matching | Kind::Hiding | Kind::Patterns => {
+            Kind::Idle | Kind::AllToAll | Kind::Matching | Kind::Emulator | Kind::Hiding | Kind::Patterns => {
                 Err("plain sockets are not measured so".into())
             }
             Kind::Overlap | Kind::Inserted | Kind::Ratio if job.target == Target::Silent => {

@@ -14,6 +14,7 @@ pub(crate) mod isosurface;
 pub(crate) mod links;
 pub(crate) mod logp;
 pub(crate) mod markers;
+pub(crate) mod emulator;
 pub(crate) mod matching;
 pub(crate) mod mpi;
 pub(crate) mod mpi_clusters;

@@ -128,7 +128,7 @@ const BIP: &str = "Prylli, Geoffray et al., BIP and MPI-BIP";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 38] = [
+pub(crate) const ALL: [Experiment; 39] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -506,6 +506,9 @@ pub(crate) const ALL: [Experiment; 38] = [
         "half round trip: median, distribution",
     )
     .long("notified-put --size 8..64K"),
+    Experiment::new("emulator", CLUSTERS, ["emulator --quick", "emulator --brief"], [0.1, 2.0, 6.0])
+        .long("emulator")
+        .asks("How well does the emulator keep time?", "what is set, carrier", "miss as a share of what it may be"),
     Experiment::new(
         "match",
         IWARP_NICS,

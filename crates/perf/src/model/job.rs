@@ -43,6 +43,8 @@ pub(crate) enum Kind {
     AllToAll,
     /// What it costs to find the receive of a message, among many.
     Matching,
+    /// A stream through the emulator of networks.
+    Emulator,
     /// A collective operation of many ranks.
     Collective,
     /// From the start of many ranks to the end of the last.
@@ -264,6 +266,8 @@ pub(crate) struct Job {
     pub(crate) stack: Stack,
     /// What is matched among what, if it is.
     pub(crate) crowd: Option<Crowd>,
+    /// The case of `weft wan check`, if it is one.
+    pub(crate) check_case: Option<String>,
     /// What is rendered, if something is.
     pub(crate) volume: Option<Volume>,
     /// The MPI library that is measured, if it is one.
@@ -328,7 +332,7 @@ impl Job {
         within("window", self.window as u64, 1, LARGEST_WINDOW as u64)?;
         within("iterations", self.iterations, 1, MOST_MESSAGES)?;
         within("warmup", self.warmup, 1, MOST_MESSAGES)?;
-        let least_ranks = if self.kind == Kind::Matching { 1 } else { 2 };
+        let least_ranks = if matches!(self.kind, Kind::Matching | Kind::Emulator) { 1 } else { 2 };
         within("number of processes", self.ranks as u64, least_ranks, MOST_RANKS as u64)?;
         within("number of MPI ranks", self.mpi_ranks as u64, 2, MOST_RANKS as u64)?;
         within("number of others", self.crowd.map_or(0, |crowd| crowd.others).into(), 0, LARGEST_CROWD.into())?;
@@ -386,6 +390,8 @@ impl Job {
             Kind::Fetch => 1000,
             Kind::Carry => 5,
             Kind::Matching => 100_000,
+            // Packets.
+            Kind::Emulator => 8000,
             Kind::Idle => 1,
             Kind::AllToAll => 100,
             Kind::Collective => 2000,
@@ -429,6 +435,7 @@ pub(crate) mod tests {
             settle_ms: 0,
             stack: stack(),
             crowd: None,
+            check_case: None,
             volume: None,
             mpi: None,
             nas: None,

@@ -51,6 +51,10 @@ pub(crate) enum Figure {
     AloneNs,
     /// And among others.
     AmongNs,
+    /// How late half of the packets left an emulator, in microseconds.
+    LateP50Us,
+    /// And 99 of 100.
+    LateP99Us,
     /// Processor seconds for each GB of payload, of the rank that sends.
     SenderCpu,
     /// And of the one that receives.

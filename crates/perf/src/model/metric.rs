@@ -92,6 +92,7 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
         Kind::Bandwidth if test == Test::Mpi => [main("throughput", "GB/s")].into_iter().chain(MPI_CPU).collect(),
         Kind::Hiding => hiding(),
         Kind::Matching => matching(),
+        Kind::Emulator => emulator(),
         Kind::Latency => {
             let name = if job.operation == Some(Operation::Read) { "round_trip" } else { "half_round_trip" };
             let shares = shares.into_iter().filter(|_| test == Test::Split);
@@ -231,6 +232,14 @@ fn matching() -> Vec<Metric> {
     ]
 }
 
+fn emulator() -> Vec<Metric> {
+    vec![
+        Metric::new("miss", "%", Column::Plain("miss %"), Run::value),
+        Metric::new("late_p50", "us", Column::Plain("late p50 us"), |run| run.figures(Figure::LateP50Us).next()),
+        Metric::new("late_p99", "us", Column::Plain("late p99 us"), |run| run.figures(Figure::LateP99Us).next()),
+    ]
+}
+
 fn idle() -> Vec<Metric> {
     vec![
         Metric::new("cpu", "%", Column::Plain("CPU %"), |run| {
@@ -279,6 +288,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Fetch => "Time of a fetch in us, less is better",
         Kind::Carry => "A computation beside streams: by how much it is slower than alone, less is better",
         Kind::Matching => "Processor time of matching one message with its receive, less is better",
+        Kind::Emulator => "By how much a stream misses what was set, as a share of what it may, less is better",
         Kind::Hiding => "Messages beside computation: the share of them that is hidden, more is better",
         Kind::Idle => "Quiet connections, less is better",
         Kind::Collective => "Time of a collective operation of all ranks in us, less is better",

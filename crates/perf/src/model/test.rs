@@ -39,6 +39,8 @@ pub(crate) enum Test {
     AllToAll,
     /// What it costs to match a message with its receive, among many of them
     Match,
+    /// By how much the emulator of networks misses what was set: delay, rate, loss, reordering, jitter
+    Emulator,
     /// Half of a round trip to a peer on the same host, in the same cluster, and in another cluster: one endpoint, beside
     /// sockets
     Clusters,
@@ -85,6 +87,7 @@ impl Test {
             Self::Idle => "idle",
             Self::AllToAll => "all-to-all",
             Self::Match => "match",
+            Self::Emulator => "emulator",
             Self::Clusters => "clusters",
             Self::Mpi => "mpi",
             Self::Connect => "connect",
@@ -114,6 +117,7 @@ impl Test {
             Self::Idle => "What do connections cost on which nothing moves?",
             Self::AllToAll => "How much do many processes exchange together?",
             Self::Match => "What does it cost to match a message with its receive, among many?",
+            Self::Emulator => "By how much do delays, rates and losses of an emulated network miss what was set?",
             Self::Clusters => "How long does a message take inside a cluster and between two, through one interface?",
             Self::Mpi => "How fast are MPI programs over Weft, beside what else carries their messages?",
             Self::Isosurface => "How long does it take to render the surface in a field that another process sends?",

@@ -1,5 +1,6 @@
 //! Who can be measured. A contestant is one file in `contestants/` and one line in [`all`].
 
+use crate::contestants::emulator::Emulator;
 use crate::contestants::iceoryx2::Iceoryx2;
 use crate::contestants::libfabric::Libfabric;
 use crate::contestants::matcher::Matching;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> &'static [&'static dyn Contestant] {
         &Messages,
         &Mpi,
         &Matching,
+        &Emulator,
     ]
 }
 
@@ -48,6 +50,7 @@ pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
         Messages::NAME,
         Mpi::NAME,
         Matching::NAME,
+        Emulator::NAME,
     ];
     all().iter().copied().filter(move |contestant| !others.contains(&contestant.name()))
 }
