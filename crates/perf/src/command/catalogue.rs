@@ -2,8 +2,8 @@
 
 use crate::experiments::design::Design;
 use crate::experiments::{
-    all_to_all, basic, clusters, connect, emulator, idle, in_order_tax, isosurface, logp, markers, matching, mpi, mpi_clusters,
-    nas, notified_put, overlap, ping_ping, progress, reordering, slowdown, split,
+    all_to_all, basic, clusters, connect, emulator, idle, in_order_tax, isosurface, logp, markers, matching, mpi,
+    mpi_clusters, nas, notified_put, overlap, ping_ping, progress, reordering, slowdown, split,
 };
 use crate::model::test::Test;
 

@@ -1,12 +1,12 @@
 //! The contestants, one file each.
 
 pub(crate) mod carry;
+pub(crate) mod emulator;
 pub(crate) mod fetch;
 pub(crate) mod iceoryx2;
 pub(crate) mod isosurface;
 pub(crate) mod libfabric;
 pub(crate) mod logp;
-pub(crate) mod emulator;
 pub(crate) mod matcher;
 pub(crate) mod mpi;
 pub(crate) mod overlap;
