@@ -15,6 +15,9 @@ use crate::model::measure::{Figure, Measured, median};
 
 /// Bytes of the shortest message: answers, and what latency is measured with. No contestant sends fewer.
 pub(crate) const SHORT: usize = 1;
+
+/// The shortest message from whose gap that of each byte follows: divided by fewer bytes it is mostly noise.
+const LEAST_FOR_BYTES: usize = 512;
 /// Rounds for each burst.
 const ROUNDS_OF_A_BURST: u64 = 10;
 /// The fewest bursts.
@@ -175,7 +178,7 @@ impl Readings {
             (Figure::LatencyUs, self.short_us / 2.0 - self.short_gap_us),
             (Figure::RoundTripUs, self.whole_us),
         ];
-        if self.size > SHORT {
+        if self.size >= LEAST_FOR_BYTES {
             let more = (self.size - SHORT) as f64;
             figures.push((Figure::GapPerByteNs, 1e3 * (self.gap_us - self.short_gap_us) / more));
         }
@@ -256,7 +259,7 @@ mod tests {
         assert!((of(Figure::GapPerByteNs).unwrap() - 2.0).abs() < 1e-9);
         assert_eq!(of(Figure::SendOverheadUs), Some(1.5));
         assert_eq!(of(Figure::ReceiveOverheadUs), Some(0.0), "less than the clock itself takes");
-        let short = Readings { size: SHORT, ..readings };
+        let short = Readings { size: LEAST_FOR_BYTES - 1, ..readings };
         assert!(!short.parameters().figures.contains_key(&Figure::GapPerByteNs));
     }
 
@@ -292,7 +295,7 @@ mod tests {
     #[test]
     fn both_sides_keep_to_one_schedule() {
         let ((to_mirror, at_mirror), (to_active, at_active)) = (channel(), channel());
-        let of = |rank| Job { rank, size: 100, iterations: 5, warmup: 2, window: 8, ..job() };
+        let of = |rank| Job { rank, size: 1000, iterations: 5, warmup: 2, window: 8, ..job() };
         let other = thread::spawn(move || {
             let mut exchange = Lengths(to_active, at_mirror);
             run(&of(0), &mut exchange).map(|_| exchange.1.try_recv().is_err())

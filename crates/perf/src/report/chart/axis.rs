@@ -7,6 +7,8 @@ use super::super::quantity::{Scale, case_number, short_number, short_quantity};
 
 /// Values that lie farther apart than this are on a logarithmic axis.
 const WIDE: f64 = 20.0;
+/// The same for two powers of two: sizes, depths.
+const WIDE_BINARY: f64 = 8.0;
 
 /// The least value of a logarithmic axis, and how many times as large its largest one may be.
 const LEAST: f64 = 1e-9;
@@ -184,19 +186,23 @@ fn spacing(sorted: &[f64]) -> Spacing {
     let above: Vec<f64> = sorted.iter().copied().filter(|value| *value > 0.0).collect();
     let logs: Vec<f64> = above.iter().map(|value| value.log2()).collect();
     let is_wide = match sorted {
-        [low, high] => *low > 0.0 && high / low > WIDE,
+        [low, high] => *low > 0.0 && (high / low > WIDE || is_binary(&logs) && high / low >= WIDE_BINARY),
         _ => above.len() >= 3 && sorted[0] >= 0.0 && unevenness(&logs) < unevenness(sorted),
     };
     if !is_wide {
         return Spacing::Even;
     }
-    let is_binary = logs.iter().filter(|log| log.fract() == 0.0).count() * 2 > logs.len();
-    if is_binary || above.len() < sorted.len() {
+    if is_binary(&logs) || above.len() < sorted.len() {
         let step = doublings(logs[logs.len() - 1] - logs[0]);
         Spacing::Doublings { zero: ((logs[0] / step).floor() - 1.0) * step, least: logs[0] }
     } else {
         Spacing::Decades
     }
+}
+
+/// Whether most of these binary logarithms are whole.
+fn is_binary(logs: &[f64]) -> bool {
+    logs.iter().filter(|log| log.fract() == 0.0).count() * 2 > logs.len()
 }
 
 /// The widest gap over the narrowest.
@@ -234,6 +240,10 @@ fn padded(spacing: Spacing, low: f64, high: f64) -> (f64, f64) {
 /// Whole doublings, as few as there are labels for; of even values their own distance where it is the same everywhere.
 fn step(spacing: Spacing, places: &[f64]) -> Option<f64> {
     let span = places.last()? - places.first()?;
+    // Of one value, only itself.
+    if span == 0.0 {
+        return places.first().copied().filter(|place| *place > 0.0);
+    }
     match spacing {
         Spacing::Doublings { least, .. } => Some(doublings(places.last()? - least)),
         Spacing::Even
@@ -295,7 +305,9 @@ mod tests {
         assert_eq!(spacing(&[1.0, 10.0, 100.0, 1000.0]), Spacing::Decades);
         assert_eq!(spacing(&[3.0]), Spacing::Even);
         assert_eq!(spacing(&[4.0, 65536.0]), Spacing::Doublings { zero: 0.0, least: 2.0 });
-        assert_eq!([spacing(&[1.0, 2.0]), spacing(&[0.0, 5.0])], [Spacing::Even; 2]);
+        assert_eq!(spacing(&[1024.0, 16384.0]), Spacing::Doublings { zero: 9.0, least: 10.0 });
+        assert_eq!([spacing(&[1.0, 2.0]), spacing(&[0.0, 5.0]), spacing(&[3.0, 30.0])], [Spacing::Even; 3]);
+        assert_eq!(Axis::of_case("depth", &[16.0]).step, Some(16.0), "one value has one tick");
     }
 
     #[test]

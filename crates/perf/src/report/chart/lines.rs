@@ -21,7 +21,7 @@ const MOST_BENEATH: usize = 2;
 
 /// The chart of a facet along this key.
 pub(super) fn draw(document: &Document, facet: &Facet, key: &str, styles: &Styles) -> Picture {
-    let beneath = beneath(document, facet, styles);
+    let beneath = beneath(document, facet, key, styles);
     let own = Lines::of(&facet.rows, key, styles);
     let x = Axis::of_case(key, &own.along());
     let mut panels: Vec<Panel> = Vec::new();
@@ -39,9 +39,9 @@ pub(super) fn draw(document: &Document, facet: &Facet, key: &str, styles: &Style
     }
 }
 
-/// Rows of the same cases that tell the processor time, by metric: beneath speeds, and beneath what the document is
-/// about first.
-fn beneath<'a>(document: &'a Document, facet: &Facet, styles: &Styles) -> Vec<Vec<&'a Row>> {
+/// Rows of the same cases along this key that tell the processor time, by metric: beneath speeds, and beneath what the
+/// document is about first.
+fn beneath<'a>(document: &'a Document, facet: &Facet, key: &str, styles: &Styles) -> Vec<Vec<&'a Row>> {
     let own = facet.rows.iter().find(|row| !is_bound(&row.contestant));
     let is_first = |row: &&&Row| main_metrics(document).first() == Some(&row.metric.as_str());
     if own.filter(|row| row.better == Better::More || is_first(row)).is_none() {
@@ -49,7 +49,8 @@ fn beneath<'a>(document: &'a Document, facet: &Facet, styles: &Styles) -> Vec<Ve
     }
     let is_time = |unit: &str| unit == "%" || unit.contains("s/");
     let is_cost = |row: &Row| !row.is_main && row.metric.contains("cpu") && is_time(&row.unit);
-    let is_here = |row: &&Row| facet.case.iter().all(|(key, value)| row.case.get(key) == Some(value));
+    let is_along = |row: &&Row| row.case.contains_key(key);
+    let is_here = |row: &&Row| is_along(row) && facet.case.iter().all(|(key, value)| row.case.get(key) == Some(value));
     let is_drawn = |row: &&Row| styles.all().any(|(name, _)| name == row.contestant);
     let of = |metric: &str| rows_of(document, metric).into_iter().filter(is_here).filter(is_drawn).collect::<Vec<_>>();
     let all = metrics(document, is_cost).into_iter().map(of).filter(|rows| !rows.is_empty());
