@@ -11,12 +11,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
+use weft_driver::allowed_processors;
 
 use super::samples::{Flow, Stream};
 use crate::error::WanError;
@@ -82,7 +85,21 @@ pub fn serve_probe() -> Result<(), WanError> {
         .map_err(|error| WanError::Impossible(format!("this is nothing to send or receive: {error}")))?;
     // Without it paces are less even.
     let _ = prctl::set_timerslack(TIMER_SLACK_NS);
+    if matches!(order, Order::Receive { .. } | Order::Pace { .. }) {
+        leave_a_processor();
+    }
     obey(order).map_err(WanError::while_doing("cannot send or receive"))
+}
+
+/// Stays on the first processor, where there are more: then the emulator has one for itself, as it would where sender
+/// and receiver are other machines.
+fn leave_a_processor() {
+    let [first, _, ..] = allowed_processors()[..] else { return };
+    let mut one = CpuSet::new();
+    if one.set(first as usize).is_ok() {
+        // If the system refuses, paces are less even.
+        let _ = sched_setaffinity(Pid::from_raw(0), &one);
+    }
 }
 
 fn obey(order: Order) -> io::Result<()> {
