@@ -16,7 +16,8 @@ use crate::tools::{self, Tools};
 /// seconds. Ctrl-C is not for it.
 ///
 /// First it takes its host name, puts the lab's names into `/etc/hosts` and its own interfaces below `/sys`, and routes
-/// what is not for itself: each of these if its environment says so, and as far as the system allows it. It sets the
+/// what is not for itself: each of these if its environment says so, and as far as the system allows it. Bridges do not
+/// pass frames through the packet filter (br_netfilter), which took a fifth of what a frame costs. It sets the
 /// congestion control of its namespace, to the first of its arguments that the kernel takes. Then it says whether it
 /// has the names, whether it routes, and which congestion control there is.
 ///
@@ -38,6 +39,9 @@ if [ -n "$LAB_ROUTES" ]; then
     echo 1 >/proc/sys/net/ipv4/ip_forward && routes=routes
     echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
 fi 2>/dev/null
+for setting in /proc/sys/net/bridge/bridge-nf-call-*; do
+    echo 0 >"$setting"
+done 2>/dev/null
 setting=/proc/sys/net/ipv4/tcp_congestion_control
 for name do
     echo "$name" >$setting && break

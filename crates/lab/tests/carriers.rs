@@ -43,6 +43,16 @@ fn lacks_queues(error: &LabError) -> bool {
     error.cannot_be_had() || ["no packet queues", "NFQUEUE", "Read-only"].iter().any(|word| words.contains(word))
 }
 
+#[test]
+fn bridges_do_not_pass_frames_through_the_packet_filter() {
+    let Some(lab) = had(Lab::up(&Plan { hosts: 3, ..Plan::default() })) else { return };
+    // Where the kernel has no such setting, or it can't be written, nothing is to be seen.
+    let script = "f=/proc/sys/net/bridge/bridge-nf-call-iptables; if [ -w $f ]; then cat $f; else echo 0; fi";
+    let output = lab.host(0).command("sh").args(["-c", script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0");
+    lab.down().unwrap();
+}
+
 /// Shapes a rail by this carrier. False, and a line that says why: this system has no packet queues.
 fn shape_by(lab: &mut Lab, carrier: Carrier, shape: &Shape) -> bool {
     lab.set_carrier(Some(carrier));
