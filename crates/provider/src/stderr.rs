@@ -36,16 +36,10 @@ pub(crate) fn complain_of_standstill(warning: &Warning) {
     said.call_once(|| complain(&format!("{}: {warning}", own_name(|name| std::env::var(name).ok(), host_name()))));
 }
 
-/// Variables in which launchers tell a process its rank.
-const RANKS: [&str; 5] = ["PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
-
 /// The name of this process, as far as known.
 fn own_name(variable: impl Fn(&str) -> Option<String>, host: Option<String>) -> String {
-    let is_number =
-        |text: &String| !text.is_empty() && text.len() < 12 && text.bytes().all(|byte| byte.is_ascii_digit());
-    let rank = RANKS.iter().find_map(|name| variable(name).filter(is_number));
     let host = host.unwrap_or_else(|| "this host".to_owned());
-    match rank {
+    match weft_driver::job_rank(variable) {
         Some(rank) => format!("rank {rank} on {host}"),
         None => format!("process {} on {host}", std::process::id()),
     }

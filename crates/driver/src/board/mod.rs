@@ -11,6 +11,7 @@ mod mapping;
 mod place;
 mod process;
 mod reader;
+mod report;
 mod table;
 
 use core::sync::atomic::Ordering;
@@ -30,6 +31,7 @@ pub use flaw::Flaw;
 pub use limits::{MAX_COUNTERS, MAX_ENGINES, MAX_ROWS, MAX_WORDS};
 pub use place::DIRECTORY_VARIABLE;
 pub use reader::{Boards, Skipped, Snapshot, boards};
+pub use report::{REPORT_VARIABLE, Report, Reported};
 pub use table::{Shape, Table};
 
 /// The maximum number of boards of a process.
@@ -64,7 +66,8 @@ impl Board {
     /// # Errors
     /// As there.
     pub fn with_table(title: &str, names: &[&str], engines: usize, shape: Shape) -> io::Result<Self> {
-        Self::create_in(&place::own()?, title, names, engines, shape)
+        let directory = report::directory().map_or_else(place::own, Ok)?;
+        Self::create_in(&directory, title, names, engines, shape)
     }
 
     fn create_in(directory: &Path, title: &str, names: &[&str], engines: usize, shape: Shape) -> io::Result<Self> {
@@ -82,7 +85,10 @@ impl Board {
         let image = heading.encode().map_err(io::Error::other)?;
         let (path, file) = publish_file(directory, owner.pid, &image)?;
         match Mapping::new(&file, image.len(), heading.rows()) {
-            Ok(rows) => Ok(Self { path, rows, shape, generation }),
+            Ok(rows) => {
+                report::keep(&path);
+                Ok(Self { path, rows, shape, generation })
+            }
             Err(error) => {
                 let _ = fs::remove_file(path);
                 Err(error)

@@ -120,24 +120,32 @@ impl Boards {
 
 /// `None`: its process has ended, and the file is removed; or it is of another pid namespace.
 fn snapshot(path: &Path, pid: u32, nic: u32) -> io::Result<Option<Snapshot>> {
-    let mut image = read(path)?;
+    let image = read(path)?;
     if judge(path, &image)? != Life::Live {
         return Ok(None);
     }
-    let mut found = layout::decode(&image).map_err(io::Error::other)?;
+    decode(path, pid, nic, &image).map(Some)
+}
+
+/// The same, whether its process runs or not.
+pub(super) fn snapshot_of_any(path: &Path, pid: u32, nic: u32) -> io::Result<Snapshot> {
+    decode(path, pid, nic, &read(path)?)
+}
+
+fn decode(path: &Path, pid: u32, nic: u32, image: &[u8]) -> io::Result<Snapshot> {
+    let mut found = layout::decode(image).map_err(io::Error::other)?;
     for _ in 1..READS {
         if !found.2.1 {
             break;
         }
-        image = read(path)?;
-        found = layout::decode(&image).map_err(io::Error::other)?;
+        found = layout::decode(&read(path)?).map_err(io::Error::other)?;
     }
     let (heading, engines, (table, _)) = found;
     if heading.owner.pid != pid {
         return Err(io::Error::other(Flaw::OtherProcess(heading.owner.pid)));
     }
     let (start, process) = (heading.owner.start, heading.process);
-    Ok(Some(Snapshot { pid, start, nic, process, title: heading.title, names: heading.names, engines, table }))
+    Ok(Snapshot { pid, start, nic, process, title: heading.title, names: heading.names, engines, table })
 }
 
 /// Reads a whole file: mapping one that is truncated meanwhile would kill this process. At most as much as a board may

@@ -296,3 +296,40 @@ fn a_missing_board_is_reported_once() {
     let line = "weft: weft stat will not show this process, since its counters have no file: /proc/no/such/place: ";
     assert!(said.starts_with(line) && said.lines().count() == 1, "{said}");
 }
+
+#[test]
+fn a_report_has_the_last_counts_of_nics_that_have_closed() {
+    let directory = Directory::new("report");
+    let report = Report::create_in(&directory.0).unwrap();
+    // Two NICs, one after the other: both are number 0.
+    for (count, rank) in [(5, Some(1)), (7, None)] {
+        let board = directory.create();
+        report::keep_in(report.folder(), &directory.0.join(own_file()), rank);
+        board.publish(0, &[count, 2, 3]);
+    }
+    let found = report.read();
+    let sums: Vec<_> = found.iter().map(|one| (one.rank, one.nic.nic, one.nic.total("sent"))).collect();
+    assert_eq!(sums, [(None, 0, Some(7)), (Some(1), 0, Some(5))]);
+    assert!(directory.read().live.is_empty(), "both have closed");
+    drop(report);
+    assert_eq!(directory.files(), 0);
+}
+
+#[test]
+fn the_same_name_is_kept_twice_and_strange_files_are_not_read() {
+    let directory = Directory::new("report-copies");
+    let report = Report::create_in(&directory.0).unwrap();
+    let board = directory.create();
+    board.publish(1, &[9, 0, 0]);
+    for _ in 0..2 {
+        report::keep_in(report.folder(), &directory.0.join(own_file()), Some(0));
+    }
+    fs::write(report.folder().join("1-2-3"), "no board").unwrap();
+    fs::write(report.folder().join("name"), "no board").unwrap();
+    assert_eq!(report.read().len(), 2);
+    report::keep_in(&directory.0.join("not there"), &directory.0.join(own_file()), None);
+    // The one of a process that has ended is removed, and that of this process made anew.
+    fs::create_dir(directory.0.join("report-4194999")).unwrap();
+    let again = Report::create_in(&directory.0).unwrap();
+    assert!(again.read().is_empty() && !directory.0.join("report-4194999").exists());
+}
