@@ -1,11 +1,9 @@
 //! What this machine can do, found out by trying.
 
-use std::io;
-use std::process::{Command, Stdio};
-
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
+use weft_command::rights::{packet_socket, user_namespaces};
 use weft_libfabric::Library;
 
 use weft_perf::find_ucx;
@@ -44,25 +42,6 @@ pub(super) fn all() -> Vec<Ability> {
         Ability::tried("libfabric", libfabric()),
         Ability::tried("ucx_perftest", ucx_perftest()),
     ]
-}
-
-fn packet_socket() -> Result<String, String> {
-    match Socket::new(Domain::PACKET, Type::RAW, None) {
-        Ok(_) => Ok("raw links can be used".into()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err("needs the capability CAP_NET_RAW".into()),
-        Err(error) => Err(format!("this kernel refuses them: {error}")),
-    }
-}
-
-fn user_namespaces() -> Result<String, String> {
-    let quiet = Stdio::null;
-    let unshare =
-        Command::new("unshare").args(["-Urn", "true"]).stdin(quiet()).stdout(quiet()).stderr(quiet()).status();
-    match unshare {
-        Ok(status) if status.success() => Ok("virtual networks can be made without root".into()),
-        Ok(_) => Err("this system bars them (see sysctl user.max_user_namespaces and its AppArmor settings)".into()),
-        Err(error) => Err(format!("cannot run unshare of util-linux: {error}")),
-    }
 }
 
 fn udp(option: impl FnOnce(&Socket) -> nix::Result<()>) -> Result<String, String> {

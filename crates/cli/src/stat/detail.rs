@@ -1,9 +1,9 @@
 //! Every counter of a process's NICs.
 
-use super::amount::{Unit, share};
 use super::groups::{GROUPS, Group, Share};
 use super::look::{Change, Changes};
 use super::rails;
+use weft_command::amount::{Unit, share};
 use weft_command::table::{Align, Table};
 
 /// Engines that get a column of their own.

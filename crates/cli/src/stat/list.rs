@@ -1,7 +1,7 @@
 //! A line for each NIC.
 
-use super::amount::Unit;
 use super::look::{Change, Changes};
+use weft_command::amount::Unit;
 use weft_command::table::{Align, Table};
 
 /// The counters of a line: messages and bytes, out and in.

@@ -1,6 +1,5 @@
 //! `weft stat`: what the NICs of this user's processes have done, and are doing.
 
-mod amount;
 mod data;
 mod detail;
 mod groups;

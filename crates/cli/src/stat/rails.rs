@@ -7,8 +7,8 @@ use serde::Serialize;
 use weft::verbs::{Out, RailReport, RailState};
 use weft_driver::board::Snapshot;
 
-use super::amount::{Unit, bits_per_second, share};
 use super::look::Change;
+use weft_command::amount::{Unit, bits_per_second, share};
 use weft_command::table::{Align, Table};
 
 /// A rail, as it was at a look, with what it was at the one before.

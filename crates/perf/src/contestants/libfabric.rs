@@ -7,10 +7,10 @@
 //! `PROVIDER:inject` injects those that are small enough, which has no completion. It is the same code for all
 //! providers.
 
+use weft_command::provider::Provider;
 use weft_libfabric::{Endpoint, Fabric, Library, Local, Operation, PeerAddress, Posted, Slots};
 
 use crate::contestants::logp::{self, Exchange};
-use crate::host::provider::Provider;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Role};
 use crate::model::measure::{Measured, Parts, RoundTrips, Watch};

@@ -10,7 +10,6 @@ use std::fs;
 use std::process::Output;
 use std::time::Instant;
 
-use crate::host::provider::Provider;
 use crate::model::contestant::NOTHING_SHARED;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::installation::Installation;
@@ -19,6 +18,7 @@ use crate::model::measure::{Figure, Measured};
 use crate::mpi::launch::{Carrier, Ways, command};
 use crate::mpi::nas::Printed;
 use crate::mpi::program::Program;
+use weft_command::provider::Provider;
 use weft_command::transport::Transport;
 
 pub(crate) struct Mpi;

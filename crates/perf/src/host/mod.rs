@@ -2,7 +2,6 @@
 
 pub(crate) mod distance;
 pub(crate) mod environments;
-pub(crate) mod provider;
 pub(crate) mod versions;
 pub(crate) mod watch;
 pub(crate) mod work;

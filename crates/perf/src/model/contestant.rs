@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::host::provider::Provider;
+use weft_command::provider::Provider;
+
 use crate::model::job::Job;
 use crate::model::measure::Measured;
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
+use weft_command::provider::Provider;
 use weft_lab::Host;
 
-use crate::host::provider::Provider;
 use crate::model::installation::{Installation, Library};
 use crate::model::job::{Job, Member};
 use crate::mpi::program::Program;

@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::host::provider::Provider;
 use crate::runner::protocol::PEER_COMMAND;
+use weft_command::provider::Provider;
 use weft_command::scratch;
 
 /// A process of this command that plays one side, with a process group of its own. Killed with all it started when

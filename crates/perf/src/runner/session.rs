@@ -6,8 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft_command::provider::Provider;
+
 use crate::host::distance::{a_pair, between};
-use crate::host::provider::Provider;
 use crate::model::job::Job;
 use crate::model::run::Run;
 use crate::runner::place::Place;

@@ -7,13 +7,13 @@ use crate::experiments::fence::heat::{alone, checksum};
 use crate::experiments::fence::limit;
 use crate::experiments::fence::load::{Load, Test};
 use crate::experiments::fence::options::Scale;
-use crate::host::provider::Provider;
 use crate::model::contestant::NOTHING_SHARED;
 use crate::model::installation::Installation;
 use crate::mpi::launch::{Carrier, Ways};
 use crate::mpi::program::Program;
 use crate::runner::place::{Place, member};
 use weft_command::failure::Failure;
+use weft_command::provider::Provider;
 
 /// Below the library unless others are named: `shm` is its own shared memory.
 const CARRIERS: [&str; 3] = ["libfabric-tcp", "weft", SHARED_MEMORY];

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-use weft_command::scratch::Scratch;
+use crate::scratch::Scratch;
 
 /// The name of the file for libfabric, which loads what ends in `-fi.so`.
 const FILE: &str = "libweft-fi.so";
@@ -13,28 +13,35 @@ const BUILT: &str = "libweft_fi.so";
 
 /// A folder where libfabric finds the provider. One that was made for this goes when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Provider {
+pub struct Provider {
     folder: PathBuf,
     /// Its owner, if it was made.
     _made: Option<Scratch>,
 }
 
 impl Provider {
-    /// What the provider is called.
-    pub(crate) const NAME: &str = "weft";
+    /// The provider's name.
+    pub const NAME: &str = "weft";
 
-    /// Whether it is on this machine; otherwise where it was looked for.
-    pub(crate) fn available() -> Result<(), String> {
+    /// Whether it is on this machine.
+    ///
+    /// # Errors
+    /// In words, with the folders that were searched.
+    pub fn available() -> Result<(), String> {
         find().map(drop)
     }
 
     /// Whether a list of providers, as in libfabric's `tcp;ofi_rxm`, names it.
-    pub(crate) fn is_meant(name: &str) -> bool {
+    #[must_use]
+    pub fn is_meant(name: &str) -> bool {
         name.split(';').any(|part| part == Self::NAME)
     }
 
     /// Finds it.
-    pub(crate) fn open() -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// In words: it is not there, or no folder can be made for it.
+    pub fn open() -> Result<Self, String> {
         let file = find()?;
         if file.file_name() == Some(OsStr::new(FILE)) {
             let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
@@ -47,7 +54,8 @@ impl Provider {
     }
 
     /// For `FI_PROVIDER_PATH`.
-    pub(crate) fn folder(&self) -> &Path {
+    #[must_use]
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 }

@@ -2,15 +2,19 @@
 
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
+    /// Anything without a unit of its own, in steps of 1000.
     Things,
+    /// Bytes, in steps of 1024.
     Bytes,
+    /// Time, in nanoseconds.
     Nanoseconds,
 }
 
 impl Unit {
     /// By its name, which ends with the unit.
-    pub(super) fn of(name: &str) -> Self {
+    #[must_use]
+    pub fn of(name: &str) -> Self {
         if name.ends_with("_bytes") {
             Self::Bytes
         } else if name.ends_with("_ns") {
@@ -21,7 +25,8 @@ impl Unit {
     }
 
     /// Three or four digits, with a unit.
-    pub(super) fn amount(self, value: f64) -> String {
+    #[must_use]
+    pub fn amount(self, value: f64) -> String {
         match self {
             Self::Things => scaled(value, 1000.0, &["", " K", " M", " G", " T"]),
             Self::Bytes => scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"]),
@@ -30,7 +35,8 @@ impl Unit {
     }
 
     /// Per second. Of time this is the share of a processor.
-    pub(super) fn rate(self, value: f64) -> String {
+    #[must_use]
+    pub fn rate(self, value: f64) -> String {
         match self {
             Self::Nanoseconds => share(value / 1e9),
             unit => format!("{}/s", unit.amount(value)),
@@ -39,12 +45,14 @@ impl Unit {
 }
 
 /// Bytes per second, as links count.
-pub(super) fn bits_per_second(bytes: f64) -> String {
+#[must_use]
+pub fn bits_per_second(bytes: f64) -> String {
     scaled(bytes * 8.0, 1000.0, &[" b/s", " kb/s", " Mb/s", " Gb/s", " Tb/s"])
 }
 
 /// A part of 1, in per cent.
-pub(super) fn share(part: f64) -> String {
+#[must_use]
+pub fn share(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
