@@ -6,7 +6,6 @@ mod interop;
 mod lab;
 mod link_helper;
 mod man;
-mod program;
 mod rping;
 mod stat;
 mod wan;
@@ -20,6 +19,7 @@ use weft_command::failure::Failure;
 use weft_command::{interrupt, output};
 use weft_demo as demo;
 use weft_perf as perf;
+use weft_run as program;
 
 /// RDMA over ordinary Ethernet, in user space.
 #[derive(Parser)]
@@ -43,6 +43,8 @@ enum Command {
         /// What carries the connection
         transport: weft_command::transport::Transport,
     },
+    /// Say whether a program of this shell will use Weft, and why not
+    Doctor(program::Doctor),
     /// Measure what the catalogue of experiments lists, and draw it: charts, and one page
     Figures(perf::Figures),
     /// Show what this machine has: interfaces, limits, and what it can do
@@ -55,8 +57,8 @@ enum Command {
     Perf(Box<perf::Arguments>),
     /// Ping with RDMA: read and write back a buffer, as rping of rdmacm-utils does, and with it as the peer
     Rping(rping::Arguments),
-    /// Run a program that uses RDMA by libibverbs, unchanged, over Weft
-    Run(program::Arguments),
+    /// Run a program that uses RDMA by libibverbs, or MPI, unchanged, over Weft
+    Run(program::Run),
     /// Show what the NICs of all processes of this user have done and are doing
     Stat(stat::Arguments),
     /// Put a long way between two networks: delay, loss, rate, by options or by a scenario, for any program
@@ -120,6 +122,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::DemoPeer { transport } => demo::run_peer(transport),
+        Command::Doctor(arguments) => program::run_doctor(&arguments),
         Command::Figures(arguments) => perf::run_figures(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),

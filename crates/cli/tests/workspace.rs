@@ -26,7 +26,7 @@ const LEVELS: [&[&str]; 9] = [
     &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
     &["weft-provider", "weft-verbs-abi", "weft-command", "weft-wan", "weft-fuzz"],
-    &["weft-perf", "weft-mpi"],
+    &["weft-perf", "weft-mpi", "weft-run"],
     &["weft-demo"],
     &["weft-cli"],
 ];

@@ -1,22 +1,23 @@
 //! `weft run --check`: whether a program would use Weft's libibverbs.
 
-use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use weft_command::failure::Failure;
 use weft_command::output;
+use weft_command::verbs::LIBRARY;
 
-use super::LIBRARY;
-use super::elf::Elf;
+use crate::elf::Elf;
+use crate::places::find_program;
 
 /// Says what a program wants of libibverbs, and whether it gets it.
 ///
 /// # Errors
 /// It would not use Weft: the words say why.
-pub(super) fn check(program: &OsStr, folder: &Path) -> Result<(), Failure> {
-    let path = find(program).ok_or_else(|| Failure::Runtime(format!("there is no program {}", program.display())))?;
+pub(crate) fn check(program: &OsStr, folder: &Path) -> Result<(), Failure> {
+    let path =
+        find_program(program).ok_or_else(|| Failure::Runtime(format!("there is no program {}", program.display())))?;
     let read = |path: &Path| fs::read(path).map_err(Failure::while_doing(format!("cannot read {}", path.display())));
     let library = Elf::parse(&read(&folder.join(LIBRARY))?).unwrap_or_default();
     let findings = judge(&read(&path)?, &library.defined).map_err(Failure::Runtime)?;
@@ -27,7 +28,7 @@ pub(super) fn check(program: &OsStr, folder: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Why it would not use Weft.
-fn judge(bytes: &[u8], versions: &[String]) -> Result<String, String> {
+pub(crate) fn judge(bytes: &[u8], versions: &[String]) -> Result<String, String> {
     if let Some(line) = bytes.strip_prefix(b"#!") {
         let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = String::from_utf8_lossy(line);
@@ -56,18 +57,10 @@ fn judge(bytes: &[u8], versions: &[String]) -> Result<String, String> {
     Ok(format!("linked with {LIBRARY}, which is Weft's under `weft run`"))
 }
 
-/// Where a program is, as a shell finds it.
-fn find(program: &OsStr) -> Option<PathBuf> {
-    let path = Path::new(program);
-    if path.components().count() > 1 {
-        return path.is_file().then(|| path.to_owned());
-    }
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::env;
+
     use super::*;
 
     #[test]
@@ -77,12 +70,5 @@ mod tests {
         let own = fs::read(env::current_exe().unwrap()).unwrap();
         let own = judge(&own, &[]);
         assert!(own.as_ref().is_ok_and(|words| words.contains("not linked with")) || own.is_err(), "{own:?}");
-    }
-
-    #[test]
-    fn programs_are_found_as_a_shell_finds_them() {
-        assert!(find(OsStr::new("sh")).is_some_and(|path| path.is_absolute()));
-        assert_eq!(find(OsStr::new("no-such-program-at-all")), None);
-        assert_eq!(find(OsStr::new("./no-such-program")), None);
     }
 }

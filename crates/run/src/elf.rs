@@ -3,15 +3,15 @@
 
 /// A program or library, as far as it is of interest here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Elf {
+pub(crate) struct Elf {
     /// It names a dynamic linker: libraries can be put before its own.
-    pub(super) has_interpreter: bool,
+    pub(crate) has_interpreter: bool,
     /// Libraries that it is linked with.
-    pub(super) needed: Vec<String>,
+    pub(crate) needed: Vec<String>,
     /// Versions that it wants, each of a library.
-    pub(super) wanted: Vec<(String, String)>,
+    pub(crate) wanted: Vec<(String, String)>,
     /// Versions that it has itself.
-    pub(super) defined: Vec<String>,
+    pub(crate) defined: Vec<String>,
 }
 
 const LOAD: u32 = 1;
@@ -26,7 +26,7 @@ const MOST: usize = 4096;
 
 impl Elf {
     /// Reads a file. `None`: it is no such file, or damaged.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let file = Bytes(bytes);
         if file.0.get(..6)? != b"\x7fELF\x02\x01" {
             return None;
