@@ -33,7 +33,7 @@ mutations: ## Take rules out of the code, one at a time (hours): the simulations
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (600) with cargo-fuzz on a nightly toolchain
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-verbs: ## Build the command and libibverbs.so.1, for `weft run`
+verbs: ## Build the command, libibverbs.so.1 and librdmacm.so.1, for `weft run`
 	@cargo build --release --locked --package weft-cli --package weft-verbs-abi
 	@scripts/link-verbs
 

@@ -12,8 +12,8 @@
 //! | `queue_pair`, `shared_receive` | queue pairs: states, work, how connections end |
 //! | `rendezvous` | how two queue pairs find each other that know only GID and number |
 //!
-//! `scripts/link-verbs` makes the library of the archive that this crate is built to. `docs/verbs.md` says what of
-//! libibverbs is kept.
+//! `scripts/link-verbs` makes the library of the archive that this crate is built to, and `librdmacm.so.1`, whose names
+//! say that the connection manager is not built yet. `docs/verbs.md` says what of libibverbs is kept.
 
 pub mod abi;
 mod border;

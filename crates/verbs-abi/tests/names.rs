@@ -6,7 +6,12 @@ use std::path::Path;
 
 /// Name, node, whether it is the default, and what it does.
 fn names() -> Vec<[String; 4]> {
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/abi/names")).unwrap();
+    names_of("names")
+}
+
+/// The same, of this file of `abi`.
+fn names_of(file: &str) -> Vec<[String; 4]> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("abi").join(file)).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>().try_into();
     lines.map(|line| words(line).unwrap_or_else(|_| panic!("{line:?} has not four words"))).collect()
@@ -37,7 +42,8 @@ fn each_name_that_is_served_has_its_function() {
         .collect();
     let missing: Vec<_> = served.difference(&functions).collect();
     assert!(missing.is_empty(), "abi/names says that these are served, and they are not there: {missing:?}");
-    let unnamed: Vec<_> = functions.difference(&served).filter(|name| !name.starts_with("weft_verbs_")).collect();
+    let is_of_another = |name: &str| name.starts_with("weft_verbs_") || name.starts_with("weft_rdma_");
+    let unnamed: Vec<_> = functions.difference(&served).filter(|name| !is_of_another(name)).collect();
     assert!(unnamed.is_empty(), "no name of abi/names leads to {unnamed:?}");
 }
 
@@ -67,4 +73,27 @@ fn a_name_has_one_default_version() {
     let doubled: Vec<_> = defaults.iter().filter(|(_, nodes)| nodes.len() != 1).collect();
     assert!(doubled.is_empty(), "{doubled:?}");
     assert_eq!(defaults["ibv_open_device"], ["IBVERBS_1.1"]);
+}
+
+#[test]
+fn each_name_of_the_connection_manager_leads_somewhere() {
+    let (functions, names) = (functions(), names_of("manager"));
+    let mut nodes = BTreeMap::<&str, usize>::new();
+    for [name, node, kind, what] in &names {
+        *nodes.entry(node).or_default() += 1;
+        assert_eq!(kind, "default", "{name}");
+        let function = match what.as_str() {
+            "serve" => format!("weft_{name}"),
+            "absent" => "weft_rdma_absent".to_owned(),
+            "absent-pointer" => "weft_rdma_absent_pointer".to_owned(),
+            "nothing" => "weft_verbs_nothing".to_owned(),
+            other => panic!("{name}: {other:?} is none of serve, absent, absent-pointer, nothing"),
+        };
+        assert!(functions.contains(&function), "{name} leads to {function}, which is not there");
+    }
+    let unlike: BTreeSet<_> = names.iter().map(|[name, ..]| name).collect();
+    assert_eq!(unlike.len(), names.len(), "a name is there twice");
+    // 35 functions of the connection manager, and 27 of sockets; those of epoll came last.
+    let all = [("RDMACM_1.0", 62), ("RDMACM_1.1", 1), ("RDMACM_1.2", 2), ("RDMACM_1.3", 3), ("RDMACM_1.4", 3)];
+    assert_eq!(nodes, all.into_iter().chain([("RDMACM_1.5", 3)]).collect());
 }

@@ -1,0 +1,136 @@
+//! The names of `librdmacm.so.1`: the connection manager is not built yet, and each says so.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::errno::Errno;
+use crate::log;
+
+/// Names of the events of the connection manager, by number (`rdma_cma.h`, `enum rdma_cm_event_type`).
+const EVENTS: [&CStr; 16] = [
+    c"RDMA_CM_EVENT_ADDR_RESOLVED",
+    c"RDMA_CM_EVENT_ADDR_ERROR",
+    c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+    c"RDMA_CM_EVENT_ROUTE_ERROR",
+    c"RDMA_CM_EVENT_CONNECT_REQUEST",
+    c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+    c"RDMA_CM_EVENT_CONNECT_ERROR",
+    c"RDMA_CM_EVENT_UNREACHABLE",
+    c"RDMA_CM_EVENT_REJECTED",
+    c"RDMA_CM_EVENT_ESTABLISHED",
+    c"RDMA_CM_EVENT_DISCONNECTED",
+    c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+    c"RDMA_CM_EVENT_MULTICAST_JOIN",
+    c"RDMA_CM_EVENT_MULTICAST_ERROR",
+    c"RDMA_CM_EVENT_ADDR_CHANGE",
+    c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+];
+
+/// A function that is not built yet, as `scripts/link-verbs` lays it out: whether it has been said, and its name with
+/// the zero at its end.
+#[repr(C)]
+pub struct Absent {
+    is_said: AtomicBool,
+    name: [c_char; 0],
+}
+
+/// Not built yet: says so, once for each name. Returns -1, and sets errno to `ENOSYS`.
+///
+/// # Safety
+/// `function` is one that `scripts/link-verbs` has laid out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_rdma_absent(function: *const Absent) -> isize {
+    // SAFETY: By the contract of this function it can be read, and stays; the name is behind the flag, and ends with a
+    // zero.
+    let (is_said, name) = unsafe { (&(*function).is_said, CStr::from_ptr((&raw const (*function).name).cast())) };
+    refuse(is_said, name);
+    -1
+}
+
+/// Says that a function is not built yet, for the first time, and sets errno.
+fn refuse(is_said: &AtomicBool, name: &CStr) {
+    if !is_said.swap(true, Ordering::Relaxed) {
+        log::say(format_args!(
+            "{}: the connection manager is not built yet (ENOSYS); programs that exchange GID and queue pair number \
+             themselves work",
+            name.to_string_lossy()
+        ));
+    }
+    Errno(libc::ENOSYS).set();
+}
+
+/// The same, where NULL is returned.
+///
+/// # Safety
+/// As [`weft_rdma_absent`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_rdma_absent_pointer(function: *const Absent) -> *mut c_void {
+    // SAFETY: By the contract of this function.
+    unsafe { weft_rdma_absent(function) };
+    ptr::null_mut()
+}
+
+/// No devices: not built yet. libfabric reads the number, whatever is returned.
+///
+/// # Safety
+/// `number` is null, or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_rdma_get_devices(number: *mut c_int) -> *mut c_void {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !number.is_null() {
+        // SAFETY: By the contract of this function.
+        unsafe { *number = 0 };
+    }
+    refuse(&IS_SAID, c"rdma_get_devices");
+    ptr::null_mut()
+}
+
+/// The name of an event.
+///
+/// # Safety
+/// None: it takes a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_rdma_event_str(event: c_int) -> *const c_char {
+    let name = usize::try_from(event).ok().and_then(|event| EVENTS.get(event));
+    name.map_or(c"UNKNOWN EVENT".as_ptr(), |name| name.as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Laid out as by the linker's script.
+    #[repr(C)]
+    struct Laid(AtomicBool, [u8; 5]);
+
+    #[test]
+    fn what_is_absent_says_so_once_and_fails_each_time() {
+        let laid = Laid(AtomicBool::new(false), *b"name\0");
+        let function = (&raw const laid).cast::<Absent>();
+        for _ in 0..2 {
+            // SAFETY: Laid out as it has to be.
+            let (failed, nothing) = unsafe { (weft_rdma_absent(function), weft_rdma_absent_pointer(function)) };
+            assert!(failed == -1 && nothing.is_null());
+            assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS));
+        }
+        assert!(laid.0.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn there_are_no_devices_and_their_number_says_so() {
+        let mut number = 7;
+        // SAFETY: Null, and a place that can be written.
+        let (none, again) = unsafe { (weft_rdma_get_devices(&raw mut number), weft_rdma_get_devices(ptr::null_mut())) };
+        assert!(none.is_null() && again.is_null() && number == 0);
+    }
+
+    #[test]
+    fn events_have_names() {
+        // SAFETY: It takes a number, and gives a text that stays.
+        let name = |event| unsafe { CStr::from_ptr(weft_rdma_event_str(event)) };
+        assert_eq!(name(0), c"RDMA_CM_EVENT_ADDR_RESOLVED");
+        assert_eq!(name(9), c"RDMA_CM_EVENT_ESTABLISHED");
+        assert_eq!([-1, 16].map(name), [c"UNKNOWN EVENT"; 2]);
+    }
+}
