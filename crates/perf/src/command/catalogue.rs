@@ -3,7 +3,7 @@
 use crate::experiments::design::Design;
 use crate::experiments::{
     all_to_all, basic, clusters, connect, emulator, idle, in_order_tax, isosurface, logp, markers, matching, mpi,
-    mpi_clusters, nas, notified_put, overlap, ping_ping, progress, reordering, slowdown, split,
+    mpi_clusters, nas, notified_put, overlap, ping_ping, progress, reordering, slowdown, split, verbs,
 };
 use crate::model::test::Test;
 
@@ -34,5 +34,6 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::NotifiedPut => &notified_put::NotifiedPut,
         Test::Isosurface => &isosurface::Isosurface,
         Test::MpiClusters => &mpi_clusters::MpiClusters,
+        Test::Verbs => &verbs::Verbs,
     }
 }

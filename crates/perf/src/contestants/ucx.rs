@@ -8,13 +8,10 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
+use crate::contestants::outside::{Server, ask, on_loopback};
 use crate::host::environments;
 use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Operation, Role};
@@ -57,6 +54,7 @@ impl Contestant for Ucx {
         }
         match job.kind {
             _ if job.operation == Some(Operation::Notify) => Err(format!("{PROGRAM} has no notified put")),
+            _ if job.operation == Some(Operation::Atomic) => Err(format!("{PROGRAM} is not run with atomics here")),
             Kind::Latency | Kind::Bandwidth | Kind::Rate => Ok(()),
             _ => Err(format!("{PROGRAM} has no such test")),
         }
@@ -67,7 +65,7 @@ impl Contestant for Ucx {
         let mut servers = Vec::new();
         if job.role() == Role::Passive {
             for percentile in percentiles(job.kind) {
-                servers.push(Server::start(&installation, job, percentile)?);
+                servers.push(Server::start(PROGRAM, |port| command(&installation, job, percentile, port))?);
             }
         }
         Ok(Box::new(UcxSide { installation, servers }))
@@ -177,7 +175,7 @@ fn test_name(job: &Job) -> &'static str {
         (Operation::Send, _) => "tag_bw",
         (Operation::Write, Kind::Latency) => "ucp_put_lat",
         (Operation::Write | Operation::Notify, _) => "ucp_put_bw",
-        (Operation::Read, _) => "ucp_get",
+        (Operation::Read | Operation::Atomic, _) => "ucp_get",
     }
 }
 
@@ -221,73 +219,6 @@ fn with_own_sys(program: &Path) -> Command {
     command
 }
 
-fn on_loopback(job: &Job) -> bool {
-    job.host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-}
-
-struct Server {
-    port: u16,
-    child: Child,
-}
-
-impl Server {
-    fn start(installation: &Installation, job: &Job, percentile: &str) -> Result<Self, String> {
-        // The port is free now; nothing keeps another program from taking it before ucx_perftest does, which then says
-        // so.
-        let port = TcpListener::bind(("0.0.0.0", 0))
-            .and_then(|listener| listener.local_addr())
-            .map_err(|error| format!("no free port: {error}"))?
-            .port();
-        let child =
-            command(installation, job, percentile, port).spawn().map_err(|error| format!("{PROGRAM}: {error}"))?;
-        let mut server = Self { port, child };
-        server.await_listening()?;
-        Ok(server)
-    }
-
-    /// A client that comes too early gives up, and a connection to try out would be taken for the client. Whoever
-    /// started this side ends it when it takes too long.
-    fn await_listening(&mut self) -> Result<(), String> {
-        while !is_listening(self.port) {
-            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
-                return Err(format!("{PROGRAM} ended at once: {}", remaining_output(&mut self.child)));
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has ended when all went well; otherwise it must not outlive us.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Whether some socket of this machine listens on the port.
-fn is_listening(port: u16) -> bool {
-    ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .any(|file| fs::read_to_string(file).is_ok_and(|table| table.lines().skip(1).any(|line| listens(line, port))))
-}
-
-/// A line of `/proc/net/tcp`: number, local address, remote address, state (0A: listening), in hexadecimal.
-fn listens(line: &str, port: u16) -> bool {
-    let fields: Vec<_> = line.split_ascii_whitespace().take(4).collect();
-    let [_, local, _, state] = fields[..] else { return false };
-    state == "0A" && local.rsplit_once(':').is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port))
-}
-
-fn remaining_output(child: &mut Child) -> String {
-    let mut text = String::new();
-    if let Some(stderr) = &mut child.stderr {
-        let _ = stderr.read_to_string(&mut text);
-    }
-    text.trim().to_owned()
-}
-
 struct UcxSide {
     installation: Installation,
     servers: Vec<Server>,
@@ -303,7 +234,7 @@ impl Side for UcxSide {
         let cpu = childrens_cpu();
         let mut measured = match job.role() {
             Role::Passive => self.serve(),
-            Role::Active => ask(&self.installation, job, other(job, addresses)),
+            Role::Active => measure(&self.installation, job, other(job, addresses)),
         }?;
         if job.kind != Kind::Latency {
             let bytes = (job.iterations + job.warmup) * job.size as u64;
@@ -315,28 +246,16 @@ impl Side for UcxSide {
 
 impl UcxSide {
     fn serve(&mut self) -> Result<Measured, String> {
-        for server in &mut self.servers {
-            // Its output fits a pipe many times over, so it never waits for us to read.
-            let status = server.child.wait().map_err(|error| format!("{PROGRAM}: {error}"))?;
-            if !status.success() {
-                return Err(format!("{PROGRAM} ended with {status}: {}", remaining_output(&mut server.child)));
-            }
-        }
+        self.servers.iter_mut().try_for_each(Server::finish)?;
         Ok(Measured::default())
     }
 }
 
-fn ask(installation: &Installation, job: &Job, peer: &str) -> Result<Measured, String> {
+fn measure(installation: &Installation, job: &Job, peer: &str) -> Result<Measured, String> {
     let mut measured = Measured::default();
     for (percentile, port) in percentiles(job.kind).iter().zip(peer.split(',')) {
         let port = port.parse().map_err(|_| "no port from the peer")?;
-        let mut command = command(installation, job, percentile, port);
-        let output = command.arg(&job.host).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() {
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("{PROGRAM} ended with {}: {}", output.status, complaint.trim()));
-        }
+        let text = ask(PROGRAM, command(installation, job, percentile, port).arg(&job.host))?;
         let figures = Figures::read(&text).ok_or_else(|| format!("{PROGRAM} printed no figures: {text:?}"))?;
         match job.kind {
             Kind::Latency if *percentile == "50" => measured.value = Some(figures.percentile_us),
@@ -383,16 +302,6 @@ mod tests {
         assert_eq!(Figures::read(text), Some(Figures { percentile_us: 5.682, messages_per_s: 29909.0 }));
         assert_eq!(Figures::read("Waiting for connection...\n"), None);
         assert_eq!(Figures::read("iterations,overall_mr\n1,2\n"), None, "a column is missing");
-    }
-
-    #[test]
-    fn a_listening_port_is_seen() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(is_listening(listener.local_addr().unwrap().port()));
-        let line = "   0: 0100007F:1F90 00000000:0000 01 00000000:00000000";
-        assert!(!listens(line, 8080), "connected, not listening");
-        assert!(listens(&line.replace(" 01 ", " 0A "), 8080));
-        assert!(!listens(&line.replace(" 01 ", " 0A "), 8081));
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Contestant for Weft {
     }
 
     fn describe(&self) -> &'static str {
-        "Weft's verbs, one queue pair; sends, RDMA writes (the default in bandwidth), notified writes or reads; requests in lists, the last of each signaled; the variant is settings"
+        "Weft's verbs, one queue pair; sends, RDMA writes (the default in bandwidth), notified writes, reads or atomics; requests in lists, the last of each signaled; the variant is settings"
     }
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {
@@ -75,6 +75,9 @@ impl Contestant for Weft {
             (Kind::Connect, _) if settings.is_raw() => Err("connections are not set up over a raw link here".into()),
             _ if settings.has_unused_key() => {
                 Err("queue pairs prove a key over Edge alone: transport edge or auto".into())
+            }
+            (kind, Operation::Atomic) if kind != Kind::Rate || job.size != 8 => {
+                Err("atomics have 8 bytes, and are measured in rate".into())
             }
             (kind, Operation::Notify) if kind != Kind::Latency => Err("a notified put is measured in latency".into()),
             (Kind::PingPing, Operation::Write | Operation::Read) => {
@@ -133,7 +136,7 @@ impl WeftSide {
     fn open(job: &Job, settings: Settings) -> Result<Self, Box<dyn std::error::Error>> {
         let (context, own) = settings.open(job)?;
         let domain = context.allocate_protection_domain()?;
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let inbox = domain.allocate(flag_at(job) + 8, access)?;
         let listener = match job.role() {
             Role::Passive => {

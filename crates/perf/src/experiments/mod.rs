@@ -26,3 +26,4 @@ pub(crate) mod progress;
 pub(crate) mod reordering;
 pub(crate) mod slowdown;
 pub(crate) mod split;
+pub(crate) mod verbs;

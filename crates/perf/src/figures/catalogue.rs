@@ -128,7 +128,7 @@ const BIP: &str = "Prylli, Geoffray et al., BIP and MPI-BIP";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 39] = [
+pub(crate) const ALL: [Experiment; 40] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -509,6 +509,19 @@ pub(crate) const ALL: [Experiment; 39] = [
     Experiment::new("emulator", CLUSTERS, ["emulator --quick", "emulator --brief"], [0.1, 2.0, 6.0])
         .long("emulator")
         .asks("How well does the emulator keep time?", "what is set, carrier", "miss as a share of what it may be"),
+    Experiment::new(
+        "verbs",
+        "perftest, as RDMA NICs are measured",
+        ["verbs --quick", "verbs --brief"],
+        [0.05, 0.5, 2.0],
+    )
+    .asks(
+        "What do programs for libibverbs get?",
+        "what is measured (send, write, read, atomic)",
+        "half round trip, throughput, rate; beside Weft's own client over Edge",
+    )
+    .long("verbs")
+    .needs("perftest and Weft's libibverbs.so.1: see weft perf verbs --help"),
     Experiment::new(
         "match",
         IWARP_NICS,

@@ -81,6 +81,8 @@ pub(crate) enum Operation {
     Notify,
     /// RDMA read
     Read,
+    /// Fetch-and-add of 8 bytes
+    Atomic,
 }
 
 impl Operation {
@@ -90,6 +92,7 @@ impl Operation {
             Self::Write => "write",
             Self::Notify => "notify",
             Self::Read => "read",
+            Self::Atomic => "atomic",
         }
     }
 }

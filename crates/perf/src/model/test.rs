@@ -67,6 +67,9 @@ pub(crate) enum Test {
     /// An MPI job with four ranks in each of two clusters: ring, all-to-all, halo and bucket sort, over Weft and over
     /// libfabric's tcp, by how far apart the clusters are
     MpiClusters,
+    /// Programs for libibverbs (Debian's perftest) over Weft's library, beside Weft's own client: latency, bandwidth of
+    /// writes and reads, rate of atomics
+    Verbs,
 }
 
 impl Test {
@@ -97,6 +100,7 @@ impl Test {
             Self::NotifiedPut => "notified-put",
             Self::Isosurface => "isosurface",
             Self::MpiClusters => "mpi-clusters",
+            Self::Verbs => "verbs",
         }
     }
 
@@ -127,6 +131,7 @@ impl Test {
             Self::LogP => "What does a message cost its sender, its receiver, and the next message?",
             Self::Connect => "What does it take to set a connection up?",
             Self::MpiClusters => "What does an MPI job lose when its ranks are in two clusters?",
+            Self::Verbs => "What does an unmodified program for libibverbs get of what Weft's own client gets?",
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::contestants::iceoryx2::Iceoryx2;
 use crate::contestants::libfabric::Libfabric;
 use crate::contestants::matcher::Matching;
 use crate::contestants::mpi::Mpi;
+use crate::contestants::perftest::Perftest;
 use crate::contestants::quinn::Quinn;
 use crate::contestants::ring::Ring;
 use crate::contestants::sockets::Sockets;
@@ -34,6 +35,7 @@ pub(crate) fn all() -> &'static [&'static dyn Contestant] {
         &Mpi,
         &Matching,
         &Emulator,
+        &Perftest,
     ]
 }
 
@@ -51,6 +53,7 @@ pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
         Mpi::NAME,
         Matching::NAME,
         Emulator::NAME,
+        Perftest::NAME,
     ];
     all().iter().copied().filter(move |contestant| !others.contains(&contestant.name()))
 }

@@ -60,12 +60,12 @@ impl Transfer for Initiator<'_> {
     fn post(&mut self) -> Outcome<()> {
         let payload = self.outbox.slice(..)?;
         let transfer = match self.operation {
-            Operation::Read => WorkRequest::read(payload, self.target).id(1),
+            Operation::Read | Operation::Atomic => WorkRequest::read(payload, self.target).id(1),
             Operation::Write | Operation::Notify => WorkRequest::write(payload, self.target).unsignaled(),
             Operation::Send => WorkRequest::send(payload).unsignaled(),
         };
         let proof = match self.operation {
-            Operation::Read => None,
+            Operation::Read | Operation::Atomic => None,
             _ => Some(WorkRequest::read(self.proof.slice(..)?, self.target).id(1)),
         };
         self.posted += 1;

@@ -53,12 +53,14 @@ impl<'a> Source<'a> {
     fn new(link: &'a mut Link, outbox: &'a MemoryRegion, target: RemoteMemory, job: &Job) -> Outcome<Self> {
         let window = job.buffers() as u64;
         let operation = operation(job);
+        // What comes back has no payload to go with the request.
+        let is_answered = matches!(operation, Operation::Read | Operation::Atomic);
         Ok(Self {
             link,
             outbox,
             target,
             operation,
-            message: (goes_inline(job) && operation != Operation::Read).then(|| vec![0x5a; job.size]),
+            message: (goes_inline(job) && !is_answered).then(|| vec![0x5a; job.size]),
             unordered: is_unordered(job),
             size: job.size,
             slots: memory_slots(job) as u64,
@@ -80,6 +82,7 @@ impl<'a> Source<'a> {
             (Operation::Write | Operation::Notify, Some(message)) => WorkRequest::write_inline(message, target)?,
             (Operation::Write | Operation::Notify, None) => WorkRequest::write(slice()?, target),
             (Operation::Read, _) => WorkRequest::read(slice()?, target),
+            (Operation::Atomic, _) => WorkRequest::fetch_add(slice()?, target, 1),
         };
         Ok(if self.unordered { request.unordered() } else { request })
     }
