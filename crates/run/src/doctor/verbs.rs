@@ -153,7 +153,7 @@ impl<'a> Verbs<'a> {
             return None;
         }
         let running = host_addresses();
-        let of_others: Vec<_> = running.iter().filter(|host| host.is_running && host.address.ip.is_ipv4()).collect();
+        let of_others: Vec<_> = running.iter().filter(|host| host.is_running).collect();
         Some(match of_others.first() {
             Some(host) => {
                 let more =
@@ -161,7 +161,7 @@ impl<'a> Verbs<'a> {
                 Topic::Verbs.ok(format!("other hosts are reached by {} ({}){more}", host.interface, host.address.ip))
             }
             None => Topic::Verbs.note(
-                "no interface has an IPv4 address but the loopback: programs reach this host alone",
+                "no interface has an address but the loopback: programs reach this host alone",
                 "connect a network; inside one host nothing is to be done",
             ),
         })
@@ -203,14 +203,13 @@ fn variables(shell: &Shell) -> Vec<Finding> {
     judge("WEFT_VERBS_PORTS", is_first, "the first of 4096 ports: a multiple of 4096 from 4096 to 61440");
     let devices = value("WEFT_VERBS_DEVICES");
     let unknown = devices.split(',').map(|part| part.split(':').next().unwrap_or_default().trim()).find(|interface| {
-        let has_four = interface_addresses(interface).iter().any(|(ip, _)| ip.is_ipv4());
-        !has_four || !interface_names().iter().any(|name| name == interface)
+        interface_addresses(interface).is_empty() || !interface_names().iter().any(|name| name == interface)
     });
     judge(
         "WEFT_VERBS_DEVICES",
         unknown.is_none(),
         &format!(
-            "INTERFACE or INTERFACE:DEVICE, separated by commas; {:?} is no interface with an IPv4 address",
+            "INTERFACE or INTERFACE:DEVICE, separated by commas; {:?} is no interface with an address",
             unknown.unwrap_or_default()
         ),
     );

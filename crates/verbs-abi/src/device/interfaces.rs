@@ -8,7 +8,7 @@ use weft_driver::{host_addresses, interface_addresses, interface_names};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
-    /// The table of GIDs: its IPv4 addresses.
+    /// The table of GIDs: its IPv4 addresses, or where it has none those of IPv6.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) is_up: bool,
 }
@@ -46,13 +46,25 @@ fn interfaces() -> Vec<Interface> {
     let running = host_addresses();
     let names = interface_names().into_iter();
     let all = names.map(|name| {
-        let four = |(ip, _): &(IpAddr, u8)| ip.is_ipv4();
-        let addresses: Vec<_> = interface_addresses(&name).into_iter().filter(four).map(|(ip, _)| ip).collect();
+        let addresses = table(interface_addresses(&name).into_iter().map(|(ip, _)| ip));
         let is_loopback = addresses.iter().any(IpAddr::is_loopback);
         let is_up = is_loopback || running.iter().any(|host| host.interface == name && host.is_running);
         Interface { name, addresses, is_up }
     });
     all.filter(|interface| !interface.addresses.is_empty()).collect()
+}
+
+/// The table of GIDs of these addresses. Programs know the first entry best, and most of them IPv4. Addresses of one
+/// link alone (RFC 4291 section 2.5.6) lead nowhere without its name.
+fn table(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let (four, six): (Vec<_>, Vec<_>) = addresses.partition(IpAddr::is_ipv4);
+    let is_of_a_link = |ip: &IpAddr| matches!(ip, IpAddr::V6(six) if six.is_unicast_link_local());
+    if four.is_empty() { six.into_iter().filter(|ip| !is_of_a_link(ip)).collect() } else { four }
+}
+
+/// Whether a device has GIDs of IPv6, so that it is called at such an address.
+pub(crate) fn has_six() -> bool {
+    shown().iter().any(|shown| shown.interface.addresses.iter().any(IpAddr::is_ipv6))
 }
 
 /// Those that are shown. `wanted`: `eth0:mlx5_0,lo`, interfaces and the names of their devices, in this order; without
@@ -84,7 +96,7 @@ fn wish(part: &str, all: &[Interface]) -> Option<(Interface, Option<String>)> {
     let found = all.iter().find(|known| known.name == interface);
     if found.is_none() {
         crate::log::say(format_args!(
-            "WEFT_VERBS_DEVICES names the interface {interface:?}, which has no IPv4 address or is not there; write \
+            "WEFT_VERBS_DEVICES names the interface {interface:?}, which has no address or is not there; write \
              INTERFACE or INTERFACE:DEVICE, separated by commas"
         ));
     }
@@ -121,6 +133,18 @@ mod tests {
         assert_eq!(names(&all, Some("lo,eth1:mlx5_0")), pairs([("weft0", "lo"), ("mlx5_0", "eth1")]));
         assert_eq!(names(&all, Some("eth7")), pairs([]));
         assert_eq!(names(&all, Some("")), names(&all, None));
+    }
+
+    #[test]
+    fn a_table_has_addresses_of_six_where_there_are_none_of_four() {
+        let of = |addresses: &[&str]| {
+            let found = table(addresses.iter().map(|text| text.parse().unwrap()));
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["fe80::1", "fd00::1", "192.0.2.1"]), ["192.0.2.1"]);
+        assert_eq!(of(&["fe80::1", "fd00::1", "2001:db8::1"]), ["fd00::1", "2001:db8::1"]);
+        assert_eq!(of(&["::1"]), ["::1"]);
+        assert!(of(&["fe80::1"]).is_empty());
     }
 
     #[test]

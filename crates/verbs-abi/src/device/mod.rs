@@ -4,6 +4,6 @@ mod interfaces;
 mod presentation;
 mod report;
 
-pub(crate) use interfaces::{Interface, Shown, at_index, find, shown};
+pub(crate) use interfaces::{Interface, Shown, at_index, find, has_six, shown};
 pub(crate) use presentation::Presentation;
 pub(crate) use report::{device_attributes, gid, guid, port_attributes};

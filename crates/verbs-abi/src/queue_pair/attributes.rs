@@ -155,8 +155,12 @@ impl QueuePair {
             return Some((Presentation::chosen().host(own, vector.dlid)?, own));
         }
         let own = self.own_address(vector.grh.sgid_index.into())?;
-        let peer = Ipv6Addr::from(vector.grh.dgid.octets()).to_ipv4_mapped()?;
-        Some((IpAddr::V4(peer), own))
+        let peer = Ipv6Addr::from(vector.grh.dgid.octets());
+        if peer.is_unspecified() || peer.is_unicast_link_local() {
+            return None;
+        }
+        let peer = peer.to_canonical();
+        (peer.is_ipv4() == own.is_ipv4()).then_some((peer, own))
     }
 
     /// The address of an index of the table of GIDs: indices 1 to 3 are the first entry where they are free.

@@ -9,7 +9,7 @@ mod numbers;
 mod record;
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use weft::verbs::{
 };
 
 use crate::border::lock;
+use crate::device::has_six;
 use crate::errno::Errno;
 use crate::nic::Nic;
 use crate::queue_pair::QueuePair;
@@ -163,9 +164,11 @@ fn listen(nic: &Nic, transport: Transport, first: u16, start: u32) -> Result<(Li
     let defaults = ListenOptions::default();
     let options = ListenOptions { offer: Offer { transport, ..defaults.offer }, ..defaults };
     let from = (start % u32::from(PORTS)) as u16;
+    // A socket of IPv6 is called by IPv4 as well.
+    let any: IpAddr = if has_six() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     for step in 0..PORTS {
         let port = first + (from + step) % PORTS;
-        match nic.context.listen(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), &options) {
+        match nic.context.listen(SocketAddr::new(any, port), &options) {
             Ok(listener) => return Ok((listener, port)),
             Err(Error::Port(PortError::AddressInUse)) => {}
             Err(error) => return Err(error.into()),
