@@ -9,10 +9,12 @@ use crate::round_trip::share;
 /// What one packet can put the next one off by, at most: a round trip that was measured wrongly stops nobody for long.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Who was stopped and comes late makes up for what would have left in this time, or for this many bytes, whichever is
-/// more, and for two packets at least. RFC 9002 section 7.7 lets as much leave at once as the initial window has
-/// (section 7.2: 14720 bytes); the time is what timers are late by on a host with other work.
+/// more, and for two packets at least. The time is what timers are late by on a host with other work.
 const MADE_UP_TIME: Duration = Duration::from_millis(2);
-const MADE_UP_BYTES: u64 = 14_720;
+const MADE_UP_BYTES: u64 = INITIAL_WINDOW;
+/// What may leave at once on a quiet path: the initial window (RFC 9002 section 7.7), in bytes (section 7.2), or the
+/// whole window if that is less.
+const INITIAL_WINDOW: u64 = 14_720;
 
 /// Lets packets go at an even rate, some of them together. It is the time at which all that has left would have left,
 /// had it gone evenly; so it costs nothing while nothing is sent.
@@ -33,6 +35,9 @@ pub struct Pacer {
     /// When it let somebody go last whom it had stopped, and how late he came.
     woke_at: Time,
     late: Duration,
+    /// How much earlier than now what leaves may count as due: the initial window, from a quiet path until the pacer
+    /// stops the sender.
+    initial: Duration,
 }
 
 impl Pacer {
@@ -51,7 +56,17 @@ impl Pacer {
         }
         self.rests = self.free_at(burst) > now;
         self.stopped_until = self.rests.then(|| self.free_at(burst));
+        if self.rests {
+            self.initial = Duration::ZERO;
+        }
         self.stopped_until
+    }
+
+    /// Nothing is in flight, or nothing has left for a part of a round trip, and something is about to leave: a short
+    /// message need not be spread over a round trip of the path (RFC 9002 section 7.7 lets the initial window leave at
+    /// once). `window` bytes per `round_trip`, as in [`Pacer::on_sent`].
+    pub fn on_quiet_path(&mut self, window: u64, round_trip: Duration) {
+        self.initial = time_of(INITIAL_WINDOW.min(window), window, round_trip);
     }
 
     /// The sender has nothing to send, or something else than the pacer stops it: it does not come late.
@@ -62,15 +77,21 @@ impl Pacer {
     /// `bytes` leave now, of `window` bytes per `round_trip`. They go at 5/4 of that rate, so that pacing is not what
     /// limits (RFC 9002 section 7.7).
     pub fn on_sent(&mut self, bytes: u64, window: u64, round_trip: Duration, now: Time) {
-        let round_trip = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
-        let round_trip = round_trip / 5 * 4 + round_trip % 5 * 4 / 5;
-        let takes = |bytes| Duration::from_nanos(share(round_trip, bytes, window.max(1))).min(MAX_WAIT);
-        // Quiet saves nothing up: only what leaves in the visit that was late.
+        let takes = |bytes| time_of(bytes, window, round_trip);
+        // Only what leaves in the visit that was late.
         let late = if self.woke_at == now { self.late } else { Duration::ZERO };
         let made_up = late.min(MADE_UP_TIME.max(takes(MADE_UP_BYTES.max(bytes.saturating_mul(2)))));
-        let since = Time::from_nanos(now.as_nanos().saturating_sub(made_up.as_nanos() as u64));
+        let saved = made_up.max(self.initial);
+        let since = Time::from_nanos(now.as_nanos().saturating_sub(saved.as_nanos() as u64));
         self.due = self.due.max(since) + takes(bytes);
     }
+}
+
+/// How long `bytes` take at 5/4 of `window` bytes per `round_trip`; at most [`MAX_WAIT`].
+fn time_of(bytes: u64, window: u64, round_trip: Duration) -> Duration {
+    let round_trip = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
+    let round_trip = round_trip / 5 * 4 + round_trip % 5 * 4 / 5;
+    Duration::from_nanos(share(round_trip, bytes, window.max(1))).min(MAX_WAIT)
 }
 
 #[cfg(test)]
@@ -90,6 +111,51 @@ mod tests {
         assert_eq!(pacer.free_at(burst), at(107));
         pacer.on_sent(1000, 10_000, Duration::from_millis(10), at(900));
         assert_eq!(pacer.free_at(Duration::ZERO), Time::from_nanos(900_800_000), "quiet saves nothing up");
+    }
+
+    /// Packets of 1000 bytes that leave one after the other, `every` so long, from `now` on until the pacer stops the
+    /// sender. The path has a window of 20 000 bytes and a round trip of 100 ms, and has been quiet for a second.
+    fn leave_a_quiet_path(pacer: &mut Pacer, mut now: Time, every: Duration) -> usize {
+        let burst = Duration::from_micros(500);
+        pacer.on_quiet_path(20_000, Duration::from_millis(100));
+        let mut count = 0;
+        while pacer.stops_until(burst, now).is_none() {
+            pacer.on_sent(1000, 20_000, Duration::from_millis(100), now);
+            count += 1;
+            now = now + every;
+        }
+        count
+    }
+
+    #[test]
+    fn the_initial_window_leaves_a_quiet_path_at_once() {
+        for every_us in [0, 10] {
+            let mut pacer = Pacer::default();
+            pacer.on_sent(1000, 20_000, Duration::from_millis(100), at(1000));
+            let count = leave_a_quiet_path(&mut pacer, at(2000), Duration::from_micros(every_us));
+            assert_eq!(count, 15, "of 14720 bytes, and one that goes beyond");
+            // It is stopped: what follows is spread, as always.
+            let free_at = pacer.free_at(Duration::ZERO);
+            pacer.on_sent(1000, 20_000, Duration::from_millis(100), free_at);
+            assert_eq!(pacer.free_at(Duration::ZERO), free_at + Duration::from_millis(4));
+            let count = leave_a_quiet_path(&mut pacer, at(3000), Duration::from_micros(every_us));
+            assert_eq!(count, 15, "it was quiet again");
+        }
+    }
+
+    #[test]
+    fn a_quiet_path_has_no_more_than_its_window_and_no_more_often_than_it_may() {
+        let (mut pacer, burst, round_trip) = (Pacer::default(), Duration::ZERO, Duration::from_millis(100));
+        let mut left = 0;
+        // The peer answers at once, so the path is quiet each time.
+        for ms in 0..1000 {
+            pacer.on_quiet_path(5000, round_trip);
+            while pacer.stops_until(burst, at(5000 + ms)).is_none() {
+                pacer.on_sent(1000, 5000, round_trip, at(5000 + ms));
+                left += 1;
+            }
+        }
+        assert!((62..=70).contains(&left), "{left} packets in ten round trips of a window of five, a quarter more");
     }
 
     #[test]

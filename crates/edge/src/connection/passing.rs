@@ -57,6 +57,7 @@ impl Connection {
         let length = segment.header.len() + segment.bytes.len();
         assert!(length <= MOST_PASSED && segment.gather.is_empty(), "{length} bytes are too long, or gathered");
         self.outgoing.push(segment);
+        self.rails[0].see_quiet(now);
         self.pass_last(now, out);
     }
 

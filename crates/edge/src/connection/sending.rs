@@ -246,6 +246,7 @@ impl Connection {
             return false;
         }
         if rail.probes == 0 {
+            rail.see_quiet(now);
             rail.paced_until = rail.pacer.stops_until(self.settings.batch_time, now);
         }
         rail.paced_until.is_none()
@@ -430,7 +431,10 @@ impl Connection {
         }
         let length = draft.length();
         let in_flight = if draft.eliciting { length as u32 } else { 0 };
-        let fills = rail.sent.in_flight() + u64::from(in_flight) + length as u64 > rail.limit();
+        // An MTU probe says nothing of the window or of the rate: mostly the interface refuses the first one, which has
+        // the size of a datagram on the loopback.
+        let is_mtu_probe = draft.contents.is_probe;
+        let fills = !is_mtu_probe && rail.sent.in_flight() + u64::from(in_flight) + length as u64 > rail.limit();
         let is_probe = draft.eliciting && core::mem::take(&mut rail.probes) > 0;
         rail.was_full |= fills;
         if draft.eliciting {
@@ -461,7 +465,7 @@ impl Connection {
         if marked {
             rail.ecn.on_sent(rail.trip.probe_timeout() + self.peer_ack_delay, now);
         }
-        if eliciting && rail.trip.is_known() {
+        if eliciting && !is_mtu_probe && rail.trip.is_known() {
             rail.pacer.on_sent(length as u64, rail.limit(), rail.trip.smoothed(), now);
         }
         let first = datagrams.last().map_or(0, |last| last.pieces.end);

@@ -6,6 +6,7 @@ mod hints;
 mod machine;
 mod paths;
 mod rails;
+mod round_trips;
 mod runs;
 mod setup;
 mod sizes;

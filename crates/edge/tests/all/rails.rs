@@ -290,6 +290,30 @@ fn bulk_takes_few_calls_and_few_acknowledgements() {
     world.finish();
 }
 
+/// A short link behind a queue of 4 ms, as a rate limit of the host makes it: the window is much more than a round trip
+/// of the link holds, and half of what waits in the queue is acknowledged at a time.
+#[test]
+fn where_a_queue_stands_a_call_takes_much_and_so_does_an_acknowledgement() {
+    let link = Link { queue: 500_000, ..Link::new(1000, 25) };
+    let mut world = joined(&[link], &Settings { rails: 1, ..settings() }, [1_000_000, 0], 1);
+    world.set_batches(44);
+    world.run_for(Duration::from_millis(300));
+    let counts = |world: &World| {
+        let sent = world.sides.each_ref().map(|side| side.connection.counters().packets_sent);
+        [sent[0], sent[1], world.sides[0].calls]
+    };
+    let before = counts(&world);
+    world.run_for(Duration::from_millis(100));
+    let after = counts(&world);
+    let [packets, acknowledgements, calls] = [0, 1, 2].map(|what| after[what] - before[what]);
+    println!(
+        "{packets} packets in {calls} calls, {acknowledgements} acknowledgements, window {}",
+        world.sides[0].connection.window()
+    );
+    assert!(packets > 7500, "{packets} packets: the link is not full");
+    assert!(packets > 20 * calls && packets > 20 * acknowledgements, "{packets}, {calls}, {acknowledgements}");
+}
+
 /// The receiver's gaps never exceed the segments that one side may have in flight.
 #[test]
 fn the_reorder_window_has_a_limit() {

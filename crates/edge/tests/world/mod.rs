@@ -111,6 +111,17 @@ impl Sender {
         self.message.is_none() && self.left > 0
     }
 
+    /// Begins a tagged message of this many bytes.
+    pub(crate) fn begin_message(&mut self, bytes: u32) {
+        assert!(!self.has_begun(), "one message at a time");
+        self.message = Some((bytes, 0, true));
+    }
+
+    /// Whether a part of a message is still to be taken.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.message.is_some()
+    }
+
     /// A message in one segment of no more than `most` bytes of payload, all of it inline.
     fn short(&mut self, most: u64) -> Segment<'_> {
         self.left -= 1;
@@ -339,6 +350,8 @@ pub(crate) struct World {
     pub(crate) passes: bool,
     /// Those that did: in a datagram of their own, and written where they are kept.
     pub(crate) passed: (u32, u32),
+    /// The hosts' interfaces refuse larger datagrams, and tell this size.
+    pub(crate) interface: usize,
     /// The recorded datagrams of one side, with their destinations.
     pub(crate) seen: Option<(usize, Seen)>,
     /// Programs run only at multiples of this, as on a busy machine: received packets and expired timers wait. Zero: at
@@ -412,6 +425,7 @@ impl World {
             no_receives: false,
             passes: false,
             passed: (0, 0),
+            interface: usize::MAX,
             seen: None,
             runs_every: Duration::ZERO,
         };
@@ -461,6 +475,11 @@ impl World {
         }
     }
 
+    /// Both sides write up to this many datagrams at a time: 16 unless this is called.
+    pub(crate) fn set_batches(&mut self, datagrams: usize) {
+        self.batch = Batch::new(datagrams, 1 << 18);
+    }
+
     fn carry_batch(&mut self, side: usize) {
         let capacity = self.batch.bytes.capacity();
         let locals = self.batch.datagrams.iter().fold(0_u16, |locals, datagram| locals | 1 << datagram.local);
@@ -472,11 +491,15 @@ impl World {
             .iter()
             .map(|datagram| {
                 let (from, bytes) = (addresses[usize::from(datagram.local)], self.gather(datagram));
-                (from, datagram.to, bytes, datagram.ecn)
+                (from, datagram.to, bytes, datagram.ecn, datagram.rail)
             })
             .collect();
         assert_eq!(capacity, 1 << 18, "nothing is allocated");
-        for (from, to, bytes, ecn) in datagrams {
+        for (from, to, bytes, ecn, rail) in datagrams {
+            if bytes.len() > self.interface {
+                self.sides[side].connection.hint_link_carries(rail, self.interface, self.now);
+                continue;
+            }
             self.sides[side].largest_sent = self.sides[side].largest_sent.max(bytes.len());
             self.sides[side].marked += u64::from(ecn != 0);
             self.carry(side, bytes, ecn, from, to);

@@ -4,6 +4,7 @@ mod choice;
 mod early;
 mod edge;
 mod exchanges;
+mod far;
 mod few_receives;
 mod flags;
 mod go_back;
