@@ -303,6 +303,13 @@ impl Connection {
         self.rails.iter().filter(|rail| rail.is_live()).map(|rail| rail.trip.smoothed()).min().unwrap_or_default()
     }
 
+    /// The shortest round trip on any rail so far, without what the peer has delayed acknowledgements by, as it says;
+    /// `None` before the first was measured.
+    #[must_use]
+    pub fn shortest_round_trip(&self) -> Option<Duration> {
+        self.rails.iter().filter(|rail| rail.is_live()).filter_map(|rail| rail.trip.shortest()).min()
+    }
+
     /// Bytes that may be in flight, on all rails together.
     #[must_use]
     pub fn window(&self) -> u64 {

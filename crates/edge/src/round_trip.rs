@@ -15,6 +15,8 @@ pub(crate) struct RoundTrip {
     variation: u64,
     latest: u64,
     least: Option<u64>,
+    /// The least sample without the delay that the peer says it has added.
+    shortest: Option<u64>,
 }
 
 /// The longest round trip, about 18 years: eight of them do not overflow.
@@ -27,7 +29,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 impl RoundTrip {
     pub(crate) fn new(assumed: Duration) -> Self {
         let assumed = nanos(assumed);
-        Self { smoothed: assumed, variation: assumed / 2, latest: assumed, least: None }
+        Self { smoothed: assumed, variation: assumed / 2, latest: assumed, least: None, shortest: None }
     }
 
     /// Caps the initial estimate before anything was measured.
@@ -40,11 +42,13 @@ impl RoundTrip {
     /// A packet was acknowledged after `sample`, of which the peer has delayed the acknowledgement by `delay`.
     pub(crate) fn sample(&mut self, sample: Duration, delay: Duration) {
         let (sample, delay) = (nanos(sample), nanos(delay));
-        self.latest = sample;
+        let own = sample.saturating_sub(delay);
+        let shortest = Some(self.shortest.map_or(own, |shortest| shortest.min(own)));
         let Some(least) = self.least else {
-            *self = Self { smoothed: sample, variation: sample / 2, latest: sample, least: Some(sample) };
+            *self = Self { smoothed: sample, variation: sample / 2, latest: sample, least: Some(sample), shortest };
             return;
         };
+        (self.latest, self.shortest) = (sample, shortest);
         let least = least.min(sample);
         self.least = Some(least);
         // RFC 9002 section 5.3: the delay is subtracted unless the result would be less than the minimum.
@@ -66,6 +70,12 @@ impl RoundTrip {
     /// The measured minimum.
     pub(crate) fn least(&self) -> Option<Duration> {
         self.least.map(Duration::from_nanos)
+    }
+
+    /// The measured minimum, without what the peer has delayed its acknowledgements by. A peer may report too long a
+    /// delay: for hints alone.
+    pub(crate) fn shortest(&self) -> Option<Duration> {
+        self.shortest.map(Duration::from_nanos)
     }
 
     pub(crate) fn smoothed(&self) -> Duration {
@@ -125,6 +135,19 @@ mod tests {
         trip.sample(MS * 10, Duration::ZERO);
         trip.expect_at_most(MS * 2);
         assert_eq!(trip.smoothed(), MS * 10);
+    }
+
+    #[test]
+    fn the_shortest_is_without_the_delay_of_the_peer() {
+        let mut trip = RoundTrip::new(MS * 100);
+        assert_eq!(trip.shortest(), None);
+        trip.sample(MS * 3, MS);
+        assert_eq!((trip.shortest(), trip.least()), (Some(MS * 2), Some(MS * 3)));
+        trip.sample(MS * 4, MS);
+        trip.restart_least();
+        assert_eq!(trip.shortest(), Some(MS * 2), "a queue on the path is no distance");
+        trip.sample(MS, MS * 2);
+        assert_eq!(trip.shortest(), Some(Duration::ZERO));
     }
 
     #[test]

@@ -176,6 +176,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.connection(key)?.lower.round_trip()
     }
 
+    /// The same, where the lower layer measures it as the connection is used.
+    pub(crate) fn round_trip_by_now(&self, key: DefaultKey) -> Option<Duration> {
+        self.connection(key)?.lower.round_trip_by_now()
+    }
+
     /// What changes when bytes move towards the peer of a connection ([`Connection::sent_mark`]).
     pub(crate) fn sent_mark(&mut self, key: DefaultKey) -> (u64, usize) {
         self.connection_mut(key).map_or((0, 0), Connection::sent_mark)

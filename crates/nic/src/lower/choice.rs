@@ -484,6 +484,10 @@ impl<N: Network> Pollable<N> for Choice<N> {
         each!(self, lower => Pollable::<N>::round_trip(lower), trying _ => None)
     }
 
+    fn round_trip_by_now(&self) -> Option<Duration> {
+        each!(self, lower => Pollable::<N>::round_trip_by_now(lower), trying _ => None)
+    }
+
     fn received_bytes(&self) -> u32 {
         each!(self, lower => Pollable::<N>::received_bytes(lower), trying _ => 0)
     }

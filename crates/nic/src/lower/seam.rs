@@ -231,6 +231,11 @@ pub trait Pollable<N: Network> {
         None
     }
 
+    /// The same, of a lower layer that measures round trips itself, as the connection is used.
+    fn round_trip_by_now(&self) -> Option<Duration> {
+        None
+    }
+
     /// Bytes of the stream that are here but not delivered: of a segment of which the rest is missing.
     fn received_bytes(&self) -> u32;
 

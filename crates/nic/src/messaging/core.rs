@@ -487,6 +487,9 @@ impl Core {
         self.admit(post.peer)?;
         self.host.injected_bytes += injected;
         let peer = post.peer;
+        if post.memory.length() as u64 > self.settings.messages.stream_bytes {
+            self.renew_round_trip(peer, engine);
+        }
         self.host.counts.endpoint_sends += 1;
         self.host.counts.endpoint_sent_bytes += post.memory.length() as u64;
         let Some(known) = self.host.peers.get_mut(peer) else { return Ok(()) };

@@ -246,6 +246,16 @@ impl Core {
         true
     }
 
+    /// Over Edge no round trip is measured yet when a connection is established. So it is noted before each message
+    /// whose protocol depends on it.
+    pub(super) fn renew_round_trip<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &Engine<N, C>) {
+        let key = self.host.peers.get(peer).and_then(|known| known.link);
+        let place = key.and_then(|key| self.links.get(key.0)).and_then(|link| link.queue_pair.connection());
+        if let Some(round_trip) = place.and_then(|place| engine.round_trip_by_now(place.key)) {
+            self.machine.note_round_trip(peer, round_trip);
+        }
+    }
+
     fn send_packets<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         // Those that stall again are put back behind.

@@ -1,13 +1,19 @@
 //! Edge between hosts that are 100 ms apart, in virtual time: what is short takes one round trip, on a connection that
-//! is used the first time or has been used for long.
+//! is used the first time or has been used for long, and long messages wait for none.
 
 use core::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use weft_base::{Edge, Gather, Slice};
 use weft_emulate::Settings as Links;
 use weft_memory::Access;
+use weft_nic::{
+    Completed, Completions, EndpointAttributes, Event, MessageEndpoint, Progress, ReceivePost, SendPost, Settings,
+};
 use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest, Status};
-use weft_simulate::{Behaviour, PacketBehaviour, Pair, PairOptions, World};
+use weft_simulate::{
+    Behaviour, PacketBehaviour, Pair, PairOptions, SimulatedClock, SimulatedNetwork, SimulatedNic, World,
+};
 
 const WAY: Duration = Duration::from_millis(50);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -50,4 +56,62 @@ fn each_short_write_takes_one_round_trip() {
             assert!(took <= 2.1, "{length} bytes, write {round}: {took} ways");
         }
     }
+}
+
+/// What has completed.
+#[derive(Default)]
+struct Inbox(Mutex<Vec<Event>>);
+
+impl Completions for Inbox {
+    fn complete(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+struct Side {
+    nic: SimulatedNic<Edge>,
+    endpoint: MessageEndpoint<SimulatedNetwork<Edge>, SimulatedClock>,
+    inbox: Arc<Inbox>,
+}
+
+impl Side {
+    fn open(world: &World, number: u8) -> Self {
+        let nic = world.nic_over::<Edge>(Settings { progress: Progress::Caller, ..Settings::default() }, &[]);
+        let domain = nic.registry().allocate_domain().unwrap();
+        let attributes = EndpointAttributes::at(([10, 0, 0, number], 500).into());
+        let inbox = Arc::new(Inbox::default());
+        let completions = Arc::clone(&inbox) as Arc<dyn Completions>;
+        let identity = (u64::from(number), 7);
+        let endpoint = MessageEndpoint::open(&nic, domain, &attributes, identity, completions).unwrap();
+        Self { nic, endpoint, inbox }
+    }
+
+    /// Whether a message has been received since the last time.
+    fn has_received(&self) -> bool {
+        let events = core::mem::take(&mut *self.inbox.0.lock().unwrap());
+        assert!(events.iter().all(|event| event.outcome == Ok(())), "{events:?}");
+        events.iter().any(|event| event.completed == Completed::Receive)
+    }
+}
+
+/// A message that is too long to be streamed between neighbours, and sent alone: its receiver reads it, which takes a
+/// round trip more, until the sender knows how far away it is, and has a window for it.
+#[test]
+fn a_long_message_waits_for_no_round_trip_once_the_distance_is_known() {
+    let world = world();
+    let [here, there] = [1, 2].map(|number| Side::open(&world, number));
+    let peer = here.endpoint.peer(there.endpoint.address()).unwrap();
+    let length = 200 * 1024;
+    let mut took = Vec::new();
+    for _ in 0..16 {
+        there.endpoint.receive(ReceivePost::new(vec![0; length])).unwrap();
+        let begun = world.now();
+        here.endpoint.send(SendPost::new(peer, vec![5; length])).unwrap();
+        assert!(world.run(&[&here.nic, &there.nic], LIMIT, || there.has_received()));
+        took.push(ways(&world, begun));
+        world.run(&[&here.nic, &there.nic], 3 * WAY, || false);
+        here.has_received();
+    }
+    println!("{took:?}");
+    assert!(took[12..].iter().all(|ways| *ways <= 3.0), "{took:?}");
 }

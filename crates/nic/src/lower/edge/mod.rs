@@ -361,6 +361,13 @@ impl<N: Network> Pollable<N> for Edge {
         }
     }
 
+    fn round_trip_by_now(&self) -> Option<Duration> {
+        match &self.phase {
+            Phase::Running(running) => running.connection.shortest_round_trip(),
+            _ => None,
+        }
+    }
+
     fn received_bytes(&self) -> u32 {
         0
     }
