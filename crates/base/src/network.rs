@@ -621,7 +621,7 @@ impl fmt::Display for PortError {
             Self::Unreadable(number) => write!(
                 f,
                 "the peer's memory can't be read where it lends it ({}): it belongs to a device, or its process \
-                 permits that no more; a peer with FI_WEFT_LEND=off (Settings::lend_threshold) lends nothing",
+                 permits that no more; a peer with FI_WEFT_TUNE=lend=off (Settings::lend_threshold) lends nothing",
                 std::io::Error::from_raw_os_error(*number)
             ),
             Self::System(number) => write!(f, "{}", std::io::Error::from_raw_os_error(*number)),

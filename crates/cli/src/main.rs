@@ -12,11 +12,11 @@ mod wan;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use weft_command::failure::Failure;
-use weft_command::{interrupt, output};
+use weft_command::{environment, interrupt, output};
 use weft_demo as demo;
 use weft_perf as perf;
 use weft_run as program;
@@ -89,17 +89,54 @@ enum Command {
     },
 }
 
+/// The command line, with the environment in its help (`weft --help`, not `weft -h`).
+fn command() -> clap::Command {
+    Arguments::command().after_long_help(format!("{EXIT_CODES}\n\n{}", environment::help()))
+}
+
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(help) => return show(&help),
     };
-    match run(arguments.command) {
+    match arguments.command.check_environment().and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         // What went wrong after Ctrl-C did so because of it: the other process of a connection may have heard of it
         // first.
         Err(Failure::Runtime(_)) if interrupt::has_come() => end(&Failure::Interrupted),
         Err(failure) => end(&failure),
+    }
+}
+
+impl Command {
+    /// Whether a user has started it, and not another process of the command, which was checked.
+    fn is_users(&self) -> bool {
+        match self {
+            Self::Demo(_)
+            | Self::Figures(_)
+            | Self::Info(_)
+            | Self::Lab(_)
+            | Self::LinkHelper(_)
+            | Self::Perf(_)
+            | Self::Rping(_)
+            | Self::Run(_)
+            | Self::Stat(_)
+            | Self::Wan(_) => true,
+            Self::DemoPeer { .. }
+            | Self::Man(_)
+            | Self::Interop(_)
+            | Self::PerfPeer
+            | Self::PerfLinksSide(_)
+            | Self::PerfCutsSide(_)
+            | Self::PerfDisorderSide(_)
+            | Self::Completions { .. } => false,
+        }
+    }
+
+    /// Refuses settings in the environment (`FI_WEFT_*`) that are wrong.
+    fn check_environment(&self) -> Result<(), Failure> {
+        if self.is_users() { environment::check() } else { Ok(()) }
     }
 }
 
@@ -152,6 +189,6 @@ mod tests {
 
     #[test]
     fn the_arguments_agree_with_each_other() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 }

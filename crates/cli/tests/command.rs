@@ -50,6 +50,35 @@ fn help_has_examples() {
 }
 
 #[test]
+fn the_environment_is_checked_before_anything_is_done() {
+    let with = |name: &str, value: &str, arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).env(name, value).output().unwrap();
+        (code(&output), text(&output.stderr))
+    };
+    let (unknown, complaint) = with("FI_WEFT_TRANSPROT", "edge", &["stat"]);
+    assert_eq!(unknown, Some(2), "{complaint}");
+    assert!(complaint.contains("FI_WEFT_TRANSPROT: there is no such setting"), "{complaint}");
+    assert!(complaint.contains("the nearest is FI_WEFT_TRANSPORT"), "{complaint}");
+    let (wrong, complaint) = with("FI_WEFT_TUNE", "short=1M", &["perf", "latency"]);
+    assert_eq!(wrong, Some(2), "{complaint}");
+    assert!(complaint.contains("FI_WEFT_TUNE: short=\"1M\" is not possible"), "{complaint}");
+    let (old, complaint) = with("FI_WEFT_SHORT", "8K", &["stat"]);
+    assert_eq!(old, Some(0), "{complaint}");
+    assert_eq!(complaint.matches("set FI_WEFT_TUNE=short=8K").count(), 1, "{complaint}");
+    let (help, complaint) = with("FI_WEFT_TRANSPROT", "edge", &["stat", "--help"]);
+    assert_eq!((help, &complaint[..]), (Some(0), ""));
+}
+
+#[test]
+fn the_help_has_the_environment() {
+    let output = weft(&["--help"]);
+    let help = text(&output.stdout);
+    for words in ["FI_WEFT_TRANSPORT", "default shm+iwarp", "FI_WEFT_TUNE", "short (16K)", "Exit codes:"] {
+        assert!(help.contains(words), "{words}: {help}");
+    }
+}
+
+#[test]
 fn a_wrong_command_line_exits_with_2() {
     let wrong = [
         &["nonsense"][..],

@@ -162,20 +162,3 @@ fn what_was_not_built_is_named() {
     assert!(complaint.contains("/nonexistent/libweft_fi.so") && complaint.contains("make install"), "{complaint}");
     assert!(to.files().is_empty());
 }
-
-/// The provider's own list is what the environment is read by; the page must not fall behind it.
-#[test]
-fn the_manual_has_every_parameter_of_the_provider() {
-    let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
-    let (source, page) = (read("crates/provider/src/parameters.rs"), read("packaging/fi_weft.7"));
-    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
-    let known: BTreeSet<&str> =
-        code.split("        name: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert!(known.contains("INTERFACE"), "the list has moved: {known:?}");
-    let described: BTreeSet<&str> =
-        page.split(".TP\n.B FI_WEFT_").skip(1).filter_map(|rest| rest.lines().next()).collect();
-    let missing: Vec<_> = known.difference(&described).collect();
-    assert!(missing.is_empty(), "packaging/fi_weft.7 says nothing about {missing:?}");
-    let gone: Vec<_> = described.difference(&known).collect();
-    assert!(gone.is_empty(), "packaging/fi_weft.7 describes {gone:?}, which there is not");
-}

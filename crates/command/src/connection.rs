@@ -14,6 +14,7 @@ use weft::verbs::{
     StreamError, WorkCompletion, WorkRequest,
 };
 
+use crate::environment;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::complain;
@@ -115,8 +116,9 @@ impl StreamOptions {
         if self.plain { Extensions::none() } else { Extensions::all() }
     }
 
+    /// What the options leave open is as the environment sets it.
     fn settings(&self) -> Settings {
-        let usual = Settings::default();
+        let usual = environment::parameters().nic_settings();
         Settings {
             start_timeout: self.timeout,
             progress: self.split.progress(self.progress).map_or(usual.progress, Into::into),

@@ -5,6 +5,7 @@
 pub mod amount;
 pub mod connection;
 pub mod destination;
+pub mod environment;
 pub mod failure;
 pub mod interrupt;
 pub mod output;

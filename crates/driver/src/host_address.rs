@@ -1,6 +1,6 @@
 //! The addresses of this host.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nameindex, if_nametoindex};
@@ -20,6 +20,25 @@ pub fn interface_addresses(interface: &str) -> Vec<(IpAddr, u8)> {
     let of_it = |entry: &InterfaceAddress| entry.interface_name == interface;
     let address = |entry: InterfaceAddress| Some((ip(&entry)?, prefix(&entry)));
     getifaddrs().map(|entries| entries.filter(of_it).filter_map(address).collect()).unwrap_or_default()
+}
+
+/// Every address of every interface of this host that is up and running, the loopback's and link-local ones (with their
+/// scope) included: the interface, the address with port 0, and its prefix length. Empty where the system does not
+/// report them.
+#[must_use]
+pub fn running_addresses() -> Vec<(String, SocketAddr, u8)> {
+    let is_running =
+        |entry: &InterfaceAddress| entry.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING);
+    let address = |entry: InterfaceAddress| {
+        let ip = ip(&entry)?;
+        let six = entry.address.as_ref().and_then(|address| address.as_sockaddr_in6());
+        let address = match (ip, six.map(|six| six.scope_id())) {
+            (IpAddr::V6(ip), Some(scope)) => SocketAddrV6::new(ip, 0, 0, scope).into(),
+            _ => SocketAddr::new(ip, 0),
+        };
+        Some((entry.interface_name.clone(), address, prefix(&entry)))
+    };
+    getifaddrs().map(|entries| entries.filter(is_running).filter_map(address).collect()).unwrap_or_default()
 }
 
 /// The names of this host's interfaces, those without an address and the loopback included. Empty where the system does
@@ -56,17 +75,26 @@ fn ip(entry: &InterfaceAddress) -> Option<IpAddr> {
     }
 }
 
-/// The prefix length; the full length where there is none.
+/// The prefix length; the full length where the system names none.
 fn prefix(entry: &InterfaceAddress) -> u8 {
+    let full = if entry.address.as_ref().is_some_and(|address| address.as_sockaddr_in().is_some()) { 32 } else { 128 };
     let mask = entry.netmask.as_ref();
     let four = mask.and_then(|mask| mask.as_sockaddr_in()).map(|mask| mask.ip().to_bits().leading_ones());
     let six = mask.and_then(|mask| mask.as_sockaddr_in6()).map(|mask| mask.ip().to_bits().leading_ones());
-    four.or(six).unwrap_or(128) as u8
+    four.or(six).unwrap_or(full) as u8
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_loopback_is_among_those_that_run() {
+        let all = running_addresses();
+        let four = |(_, address, prefix): &&(String, SocketAddr, u8)| address.ip().is_loopback() && *prefix == 8;
+        assert!(all.iter().any(|one| four(&one)) || all.iter().all(|(_, address, _)| address.is_ipv6()), "{all:?}");
+        assert!(all.iter().all(|(name, address, _)| !name.is_empty() && address.port() == 0), "{all:?}");
+    }
 
     #[test]
     fn they_are_those_of_this_host() {

@@ -51,7 +51,7 @@ pub use clock::MonotonicClock;
 pub use cpu_affinity::allowed_processors;
 pub use event::EventFd;
 pub use host::host_id;
-pub use host_address::{host_addresses, interface_addresses, interface_names};
+pub use host_address::{host_addresses, interface_addresses, interface_names, running_addresses};
 pub use host_network::{HostListener, HostNetwork, HostPort};
 pub use inherited::take_inherited;
 pub use job_rank::job_rank;

@@ -1,11 +1,9 @@
-//! The `FI_WEFT_*` settings, for a Weft library that is loaded next to the provider and must behave alike.
-
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+//! What a Weft library that is loaded beside the provider shares with it.
 
 use weft::endpoint::EndpointAttributes;
-use weft::verbs::{Context, Settings};
+use weft::verbs::Context;
 
-use crate::{interfaces, parameters};
+use crate::parameters;
 
 /// Opens a NIC as a domain of the provider does.
 ///
@@ -13,8 +11,7 @@ use crate::{interfaces, parameters};
 /// A variable is invalid, or the NIC cannot be opened: in words.
 pub fn open_nic() -> Result<Context, String> {
     let parameters = parameters::get().map_err(ToString::to_string)?;
-    let rails = interfaces::rails(&parameters.nic.rails);
-    Context::with_settings(Settings { rails, ..parameters.nic.clone() }).map_err(|error| error.to_string())
+    Context::with_settings(parameters.nic_settings()).map_err(|error| error.to_string())
 }
 
 /// The attributes of the provider's endpoints: reached at all permitted interfaces, on a free port.
@@ -22,16 +19,5 @@ pub fn open_nic() -> Result<Context, String> {
 /// # Errors
 /// A variable is invalid, or no interface is permitted: in words.
 pub fn endpoint_attributes() -> Result<EndpointAttributes, String> {
-    let parameters = parameters::get().map_err(ToString::to_string)?;
-    let paths = interfaces::addresses();
-    if paths.is_empty() {
-        return Err(interfaces::explain_none());
-    }
-    let any: IpAddr = match paths.iter().any(IpAddr::is_ipv6) {
-        true => Ipv6Addr::UNSPECIFIED.into(),
-        false => Ipv4Addr::UNSPECIFIED.into(),
-    };
-    let bind = SocketAddr::new(any, 0);
-    let (settings, key) = (parameters.endpoint.clone(), parameters.key.clone());
-    Ok(EndpointAttributes { bind, paths, settings, engine: None, key })
+    parameters::get().map_err(ToString::to_string)?.endpoint_attributes()
 }

@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
+use weft::settings::{Audience, TUNE, VARIABLES, tune_help};
 use weft_libfabric::abi::{
     FI_LOG_CORE, FI_PARAM_STRING, fi_log_enabled_t, fi_log_level, fi_log_t, fi_param_define_t, fi_provider,
 };
 
 use crate::loaded;
-use crate::parameters::VARIABLES;
 
 /// Functions of libfabric.
 struct Libfabric {
@@ -34,9 +34,10 @@ pub(crate) fn begin(provider: *mut fi_provider) {
 /// Defines the user's variables, for `fi_info -e`.
 fn define_parameters(provider: *mut fi_provider) {
     let Some(libfabric) = libfabric() else { return };
-    for variable in &VARIABLES {
-        let name = variable.name.to_ascii_lowercase();
-        let (Ok(name), Ok(help)) = (CString::new(name), CString::new(variable.help)) else { continue };
+    let users = VARIABLES.iter().filter(|variable| variable.audience == Audience::Users);
+    let users = users.map(|variable| (variable.key(), variable.description()));
+    for (name, help) in users.chain([(TUNE.to_ascii_lowercase(), tune_help())]) {
+        let (Ok(name), Ok(help)) = (CString::new(name), CString::new(help)) else { continue };
         // SAFETY: The provider is a static; libfabric copies both texts. The help is the argument of a format with one
         // place for a string.
         unsafe { (libfabric.define)(provider, name.as_ptr(), FI_PARAM_STRING, c"%s".as_ptr(), help.as_ptr()) };

@@ -51,7 +51,7 @@ fn host_name() -> Option<String> {
 }
 
 /// In one call, so that lines of several processes on one terminal do not mix.
-fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     // A failure means that stderr is closed; and the NIC's thread must not panic for it.
     let _ = std::io::stderr().write_all(format!("weft: {text}\n").as_bytes());
 }

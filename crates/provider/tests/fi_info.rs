@@ -78,9 +78,25 @@ fn the_users_choice_of_interfaces() {
 fn variables_are_listed() {
     let Some(output) = fi_info(&["-e"], &[]) else { return };
     let lines = lines(&output.stdout);
-    for name in ["PROGRESS", "INTERFACE", "PORT", "SHORT", "EAGER", "UNEXPECTED", "CONNECT_TIMEOUT"] {
+    for name in ["TRANSPORT", "PROGRESS", "INTERFACE", "PORT", "KEY", "PEER_TIMEOUT", "TUNE"] {
         assert!(lines.contains(&format!("# FI_WEFT_{name}: String")), "{name}: {lines:#?}");
     }
+    assert_eq!(lines.iter().filter(|line| line.starts_with("# FI_WEFT_")).count(), 10, "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("short: ") && line.contains("(default 16K)")), "{lines:#?}");
+}
+
+#[test]
+fn old_and_unknown_names_are_said_once_and_the_provider_is_there() {
+    let settings = [("FI_WEFT_SHORT", "8K"), ("FI_WEFT_TRANSPROT", "edge")];
+    let Some(output) = fi_info(&["-p", "weft"], &settings) else { return };
+    let said = lines(&output.stderr);
+    for words in [
+        "weft: FI_WEFT_SHORT: this release still takes what the next one will not; set FI_WEFT_TUNE=short=8K",
+        "weft: FI_WEFT_TRANSPROT: there is no such setting, and it has no effect; the nearest is FI_WEFT_TRANSPORT",
+    ] {
+        assert_eq!(said.iter().filter(|line| *line == words).count(), 1, "{said:#?}");
+    }
+    assert!(lines(&output.stdout).contains(&"provider: weft".into()), "{output:?}");
 }
 
 #[test]

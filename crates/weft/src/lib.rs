@@ -3,7 +3,8 @@
 //! another Weft, Linux siw or an iWARP NIC.
 //!
 //! [`verbs`] is the interface: contexts, protection domains, memory regions, queue pairs, completion queues, listeners.
-//! [`stream`] has plain sockets beside them, over the same NIC.
+//! [`stream`] has plain sockets beside them, over the same NIC. [`settings`] are those of the environment, for programs
+//! that want to honour what Weft's provider for libfabric does.
 //!
 //! # Example
 //! Two queue pairs of one program: a message, then a write into the peer's memory without its help.
@@ -55,6 +56,7 @@
 
 pub mod endpoint;
 pub mod group;
+pub mod settings;
 pub mod stream;
 pub mod verbs;
 pub mod window;

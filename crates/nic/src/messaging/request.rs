@@ -611,7 +611,9 @@ impl fmt::Display for Warning {
                      {waited_for} s: it does not run its NIC, or is stopped, or another program has this port"
                 )?;
                 match until {
-                    Some(until) => write!(f, "; waiting until {} s are over (FI_WEFT_REPLY_TIMEOUT)", until.as_secs()),
+                    Some(until) => {
+                        write!(f, "; waiting until {} s are over (FI_WEFT_TUNE=reply_timeout=...)", until.as_secs())
+                    }
                     None => f.write_str("; waiting on"),
                 }
             }

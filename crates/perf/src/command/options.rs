@@ -35,6 +35,7 @@ use crate::mpi::nas::{Suite, Wish};
 use crate::runner::outputs::Files;
 use crate::runner::place::{LabWish, Place};
 use crate::runner::plan::Plan;
+use weft_command::environment;
 use weft_command::failure::Failure;
 use weft_command::switch::Switch;
 use weft_command::transport::Transport;
@@ -48,6 +49,11 @@ const LAUNCHES: u32 = 6;
 /// The variant of Weft, and the contestants, that send frames of their own.
 const RAW: &str = "raw=on";
 const SENDS_FRAMES: [&str; 2] = ["own-tcp", "smoltcp"];
+
+/// The engines of a NIC where the command line does not name a number.
+fn usual_engines() -> usize {
+    environment::parameters().nic.engines
+}
 
 /// What can be said of a test. Each test has all of it, hides what it does not use, and refuses it ([`uses`]).
 ///
@@ -92,8 +98,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     stack: Stack,
     /// Engines that share Weft's connections, and the rails of each that goes over Edge; of links each number is
-    /// a case of its own
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
+    /// a case of its own. The default is that of FI_WEFT_ENGINES
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [usual_engines()])]
     engines: Vec<usize>,
     /// What the passive side does meanwhile [default: each; overlap-ratio: polling]
     #[arg(long, value_enum, value_name = "TARGET,...", value_delimiter = ',')]

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use std::sync::{Arc, OnceLock};
 
-use weft::verbs::{Context, Settings};
+use weft::verbs::Context;
 use weft_libfabric::abi::{FI_RMA_EVENT, fi_info, fi_ops, fi_ops_domain, fid, fid_domain, fid_fabric};
 
 use super::Domain;
@@ -107,11 +107,10 @@ unsafe fn make(
     // SAFETY: As for the format.
     let watches = unsafe { (&raw const (*info).caps).read() } & FI_RMA_EVENT != 0;
     let parameters = parameters::get().map_err(|_| Errno::INVALID)?;
-    if let Some(complaint) = interfaces::explain_unknown_rails(&parameters.nic.rails, &interfaces::names()) {
+    if let Some(complaint) = interfaces::explain_unknown_rails(&parameters.nic.rails) {
         stderr::complain_of_rails(&complaint);
     }
-    let rails = interfaces::rails(&parameters.nic.rails);
-    let nic = Context::with_settings(Settings { rails, ..parameters.nic.clone() })?;
+    let nic = Context::with_settings(parameters.nic_settings())?;
     let protection = nic.allocate_protection_domain()?;
     let header = fid_domain { fid: head::<Domain>(context, &OPS), ops: table(&DOMAIN), mr: table(&memory::MEMORY) };
     let domain = Domain {

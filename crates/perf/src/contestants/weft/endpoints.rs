@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use weft::endpoint::{Address, EndpointAttributes};
+use weft_command::environment;
 
 use crate::contestants::weft::demands::resolve;
 use crate::contestants::weft::settings::Settings;
@@ -20,6 +21,7 @@ pub(super) fn attributes(job: &Job, settings: &Settings) -> Outcome<EndpointAttr
         None => SocketAddr::new(way_to(&job.host)?, 0),
     };
     let mut attributes = EndpointAttributes::at(local);
+    attributes.settings = environment::parameters().endpoint;
     attributes.settings.transport = settings.stack().transport.into();
     attributes.key = settings.key();
     Ok(attributes)

@@ -13,6 +13,7 @@ use weft::verbs::{
 use crate::model::job::Job;
 use crate::model::stack::{Fpdu, Markers, Stack, Verify};
 use crate::model::target::RAILS_VARIABLE;
+use weft_command::environment;
 use weft_command::switch::Switch;
 use weft_command::transport::Transport;
 
@@ -62,9 +63,10 @@ impl Settings {
         Ok((Context::with_link(self.of_context(), link)?, address))
     }
 
-    /// The key of the job, if it has one.
+    /// The key of the job, if it has one: that of the variant, or else of the environment.
     pub(crate) fn key(&self) -> Option<JobKey> {
-        (self.0.key == Switch::On).then(|| JobKey::new(KEY).expect("the key is long enough"))
+        let own = (self.0.key == Switch::On).then(|| JobKey::new(KEY).expect("the key is long enough"));
+        own.or_else(|| environment::parameters().key)
     }
 
     /// Whether there is a key that nothing which carries queue pairs asks for.
@@ -77,9 +79,9 @@ impl Settings {
         self.of_context().progress.is_automatic()
     }
 
-    /// Of the NIC.
+    /// Of the NIC: what neither the job nor its variant says is as the environment sets it.
     pub(crate) fn of_context(&self) -> verbs::Settings {
-        let usual = verbs::Settings::default();
+        let usual = environment::parameters().nic_settings();
         verbs::Settings {
             progress: self.0.progress().map_or(usual.progress, Into::into),
             split: self.0.split.into(),

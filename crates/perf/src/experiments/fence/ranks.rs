@@ -8,6 +8,7 @@ use weft::endpoint::EndpointAttributes;
 use weft::group::{Group, Launch};
 use weft::verbs::Context;
 use weft::window::{Asserts, Error, Fence, Shape, Team, Window, WindowOptions};
+use weft_command::environment;
 
 use crate::experiments::fence::figure::Figure;
 use crate::experiments::fence::load::{Load, Test};
@@ -112,10 +113,12 @@ fn stop(children: &mut [Child]) {
 
 /// Measures, as one rank of a group. All ranks return the figures.
 pub(crate) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) -> Result<Vec<Figure>, String> {
-    let context = Context::open().map_err(|error| error.to_string())?;
+    let environment = environment::parameters();
+    let context = Context::with_settings(environment.nic_settings()).map_err(|error| error.to_string())?;
     let host = env::var(INTERFACE).unwrap_or_else(|_| "127.0.0.1".into());
     let host: std::net::IpAddr = host.parse().map_err(|_| format!("{INTERFACE} is {host:?}: no address"))?;
     let mut attributes = EndpointAttributes::at((host, 0).into());
+    (attributes.settings, attributes.key) = (environment.endpoint, environment.key);
     attributes.settings.transport = scale.transport.into();
     let team = Team::new(&context, group, &attributes).map_err(|error| error.to_string())?;
     let mut figures = Vec::new();

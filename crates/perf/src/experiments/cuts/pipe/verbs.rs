@@ -13,6 +13,7 @@ use weft::verbs::{
 
 use crate::experiments::cuts::pipe::ends::{GLANCE, Operations, PATIENCE, Receiving, Sending, window};
 use weft_command::connection::failed;
+use weft_command::environment;
 use weft_command::failure::Failure;
 use weft_command::transport::Transport;
 
@@ -37,7 +38,7 @@ struct Connection {
 
 impl Connection {
     fn open(sends: u64, receives: u64) -> Result<Self, Failure> {
-        let settings = Settings { rails: Rails::All { flows: 1 }, ..Settings::default() };
+        let settings = Settings { rails: Rails::All { flows: 1 }, ..environment::parameters().nic_settings() };
         let make = || {
             let context = Context::with_settings(settings)?;
             let domain = context.allocate_protection_domain()?;
