@@ -25,6 +25,7 @@ mod round_trip;
 mod sent;
 mod settings;
 pub mod setup;
+mod silence;
 mod skipped;
 
 pub use batch::{Batch, Datagram, Piece};

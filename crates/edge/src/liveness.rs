@@ -9,8 +9,9 @@ use weft_wire::edge::frame::MAX_REASON;
 use crate::connection::striping::has;
 use crate::connection::{Connection, control};
 use crate::phase::{Ending, Event, Phase};
-use crate::rail::{Answered, Rail, Silence, Suspect};
+use crate::rail::{Answered, Rail};
 use crate::round_trip::nanos;
+use crate::silence::{self, Silence};
 
 /// After this many unanswered probes, large datagrams may not pass.
 const SILENT_PROBES: u32 = 3;
@@ -88,8 +89,8 @@ impl Connection {
         let index = usize::from(rail);
         if self.phase == Phase::Open && self.rails.get(index).filter(is_silent).is_some() {
             self.on_silence(index, now);
-            if self.rails[index].silence.is_some() && self.rails.iter().any(Rail::answers) {
-                self.send_elsewhere(index, now);
+            if self.rails[index].silence != Silence::Answering && self.rails.iter().any(Rail::answers) {
+                self.send_elsewhere(index);
             }
         }
     }
@@ -148,7 +149,7 @@ impl Connection {
                     consider(rail.paced_until);
                     consider(rail.mtu.timeout());
                     consider(rail.candidate.map(|candidate| candidate.due));
-                    consider(rail.silence.and_then(Silence::decided_at));
+                    consider(rail.silence.decided_at());
                 }
                 Some(first)
             }
@@ -175,7 +176,7 @@ impl Connection {
             || is_before(self.pairing.open_at())
             || is_before(self.refused_until())
             || rail.candidate.is_some()
-            || rail.silence.is_some()
+            || rail.silence != Silence::Answering
             // Earlier than the peer timeout.
             || self.last_heard + self.keep_alive / QUIET_PART < at
     }
@@ -259,7 +260,7 @@ impl Connection {
         if rail.sent.loss_at().is_some_and(|at| at <= now) {
             self.detect_loss(index, now);
         }
-        let decided_at = self.rails[index].silence.and_then(Silence::decided_at);
+        let decided_at = self.rails[index].silence.decided_at();
         if decided_at.is_some_and(|at| at <= now) {
             self.decide_on_rail(index);
         }
@@ -304,8 +305,9 @@ impl Connection {
     /// Probes the other rails as well, each with a packet that is acknowledged at once: the first that answers shows
     /// that this rail is silent, not the peer.
     fn doubt_rail(&mut self, index: usize, now: Time) {
-        let silence = *self.rails[index].silence.get_or_insert(Silence { since: now, suspect: Suspect::Peer });
-        if silence.suspect == Suspect::Peer {
+        let rail = &mut self.rails[index];
+        rail.silence = rail.silence.on(silence::Event::Overdue(now));
+        if matches!(rail.silence, Silence::Doubted { .. }) {
             self.rails.iter_mut().filter(|rail| rail.answers()).for_each(|rail| rail.probes = rail.probes.max(1));
         }
     }
@@ -315,32 +317,34 @@ impl Connection {
     pub(crate) fn on_answer(&mut self, index: usize, sent: Time, now: Time) {
         let rail = &mut self.rails[index];
         let was_silent = rail.backoff > 0;
-        (rail.backoff, rail.silence, rail.heard_at) = (0, None, now);
+        (rail.backoff, rail.heard_at) = (0, now);
+        rail.silence = rail.silence.on(silence::Event::Answers);
         // The peer has answered half a round trip ago, and after the packet was sent. That must be later than it should
         // have answered on the other rail: an acknowledgement may have been in flight for long.
         let answered_at = before(now, rail.trip.smoothed() / 2).max(sent);
         for rail in &mut self.rails {
             let round_trip = rail.trip.smoothed();
-            if let Some(Silence { since, suspect: suspect @ Suspect::Peer }) = &mut rail.silence
-                && before(*since, round_trip / 2) <= answered_at
+            if let Silence::Doubted { since } = rail.silence
+                && before(since, round_trip / 2) <= answered_at
             {
-                *suspect = Suspect::Until(now + GRACE);
+                let mut grace = GRACE;
                 if was_silent {
                     // The peer was. This rail's last probe may have been lost for that, and the next one be far off.
-                    *suspect = Suspect::Until(now + GRACE + 2 * round_trip);
+                    grace += 2 * round_trip;
                     rail.probes = rail.probes.max(1);
                 }
+                rail.silence = rail.silence.on(silence::Event::OtherAnswers(now + grace));
             }
         }
     }
 
     /// Decides whether a silent rail has failed: while another answers.
     fn decide_on_rail(&mut self, index: usize) {
-        let Some(silence) = self.rails[index].silence else { return };
         if self.rails.iter().any(Rail::answers) {
-            self.send_elsewhere(index, silence.since);
+            self.send_elsewhere(index);
         } else {
-            self.rails[index].silence = Some(Silence { suspect: Suspect::Peer, ..silence });
+            let rail = &mut self.rails[index];
+            rail.silence = rail.silence.on(silence::Event::NoneAnswers);
         }
     }
 

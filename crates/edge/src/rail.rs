@@ -13,6 +13,7 @@ use crate::received::Received;
 use crate::round_trip::{RoundTrip, nanos};
 use crate::sent::Sent;
 use crate::settings::Settings;
+use crate::silence::{Event, Silence};
 use crate::skipped::Skipped;
 
 /// In bulk one packet in this many requests an immediate acknowledgement: minimum and maximum. Of 1472 bytes, 44 are
@@ -68,40 +69,11 @@ impl Candidate {
     }
 }
 
-/// A rail without an acknowledgement in time, where there are others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Silence {
-    /// When that was noticed.
-    pub(crate) since: Time,
-    pub(crate) suspect: Suspect,
-}
-
-impl Silence {
-    /// When it is to be decided.
-    pub(crate) const fn decided_at(self) -> Option<Time> {
-        match self.suspect {
-            Suspect::Until(at) => Some(at),
-            Suspect::Peer | Suspect::Failed => None,
-        }
-    }
-}
-
 /// When the peer last answered on a rail, and the variation of its round trip in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     pub(crate) at: Time,
     pub(crate) variation: u64,
-}
-
-/// Whether the rail is silent, or the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Suspect {
-    /// No other rail has answered since.
-    Peer,
-    /// Another rail has. The rail has failed if it does not answer until this time.
-    Until(Time),
-    /// The rail has failed: its packets in flight were retransmitted on others.
-    Failed,
 }
 
 /// The state of a rail.
@@ -129,8 +101,8 @@ pub(crate) struct Rail {
     /// Packets below this number were sent before the rail answered again after it had failed: how long their
     /// acknowledgements took is not a round trip. A probe may have waited for the address of the next hop.
     pub(crate) answers_from: u64,
-    /// If it is silent: since when, and whether others answer.
-    pub(crate) silence: Option<Silence>,
+    /// Whether it has failed, where there are others.
+    pub(crate) silence: Silence,
     /// Packets that may be sent beyond the window: probes.
     pub(crate) probes: u32,
     /// The window, or the pacer that spreads it, was the limit since the last acknowledgement.
@@ -181,7 +153,7 @@ impl Rail {
             backoff: 0,
             heard_at: Time::ZERO,
             answers_from: 0,
-            silence: None,
+            silence: Silence::default(),
             probes: 0,
             was_full: false,
             unasked: 0,
@@ -213,7 +185,7 @@ impl Rail {
 
     /// Whether others have answered since it is silent.
     pub(crate) fn has_failed(&self) -> bool {
-        self.silence.is_some_and(|silence| silence.suspect == Suspect::Failed)
+        self.silence == Silence::Failed
     }
 
     /// Whether a packet was sent on the current path.
@@ -237,7 +209,8 @@ impl Rail {
         self.mtu = Mtu::new(limit, settings.raise_after);
         self.path_from = self.sent.next_number();
         self.ecn.restart(self.path_from);
-        (self.backoff, self.silence, self.probes, self.was_full, self.paced_until) = (0, None, 0, false, None);
+        (self.backoff, self.probes, self.was_full, self.paced_until) = (0, 0, false, None);
+        self.silence = self.silence.on(Event::Answers);
         self.unasked = 0;
     }
 

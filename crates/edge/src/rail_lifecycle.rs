@@ -14,8 +14,9 @@ use weft_wire::edge::packet::Packet;
 use crate::connection::{Confirmation, Connection, Meta, control};
 use crate::pairing::RailAddress;
 use crate::phase::{Event, Phase};
-use crate::rail::{Candidate, PathAddress, Rail, Silence, Suspect};
+use crate::rail::{Candidate, PathAddress, Rail};
 use crate::rail_state::{Out, RailInfo, RailState};
+use crate::silence::{self, Silence};
 
 impl Connection {
     /// The rails, by number.
@@ -279,12 +280,13 @@ impl Connection {
     }
 
     /// A rail has failed: its packets in flight are retransmitted on those that answer. They may still arrive.
-    pub(crate) fn send_elsewhere(&mut self, index: usize, since: Time) {
+    pub(crate) fn send_elsewhere(&mut self, index: usize) {
         let mut flying = core::mem::take(&mut self.scratch);
         flying.clear();
         flying.extend(self.rails[index].sent.flying().copied());
         flying.iter().for_each(|packet| self.send_again(packet));
-        self.rails[index].silence = Some(Silence { since, suspect: Suspect::Failed });
+        let rail = &mut self.rails[index];
+        rail.silence = rail.silence.on(silence::Event::Left);
         self.scratch = flying;
         self.counters.rails_left += 1;
     }
@@ -322,7 +324,7 @@ impl Rail {
         let out = match (state, self.silence) {
             (RailState::Live, _) => None,
             (RailState::Proving, _) => Some(Out::Asked),
-            (RailState::Silent, Some(Silence { suspect: Suspect::Failed, .. })) => Some(Out::Silent),
+            (RailState::Silent, Silence::Failed) => Some(Out::Silent),
             (RailState::Silent, _) => Some(Out::PeerSilent),
             (RailState::Closed, _) => self.closed.map(|(out, _)| out),
         };

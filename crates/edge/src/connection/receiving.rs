@@ -421,9 +421,9 @@ mod tests {
 
     use super::*;
     use crate::connection::Established;
-    use crate::rail::{Silence, Suspect};
     use crate::sent::Leaving;
     use crate::settings::Settings;
+    use crate::silence::Silence;
 
     /// Sends ten packets, of which only the last is acknowledged, a second later: the others are lost.
     fn lose(connection: &mut Connection, now: Time) {
@@ -447,7 +447,7 @@ mod tests {
         let (ms, at) = (Duration::from_millis(1), |ms: u64| Time::from_nanos(ms * 1_000_000));
         let mut connection = connection();
         connection.rails[0].trip.sample(2 * ms, Duration::ZERO);
-        connection.rails[0].silence = Some(Silence { since: at(50), suspect: Suspect::Failed });
+        connection.rails[0].silence = Silence::Failed;
         let cases = [(&[100, 200][..], 900, 2), (&[][..], 901, 2), (&[902][..], 912, 3)];
         for (number, (sent, acknowledged, expected)) in (0..).zip(cases) {
             for sent in sent {
