@@ -11,8 +11,9 @@ use weft_wire::message::{Hello, HelloError, Refusal};
 
 use super::Engine;
 use super::core::Core;
-use super::link::{Link, Parts, Phase, Proving, Purpose};
+use super::link::{Link, Parts, Proving, Purpose};
 use super::peers::{Caller, Origin};
+use super::phase::{Event, Phase};
 use super::request::{Address, Attempt, AttemptFailure, EndpointFailure};
 use super::waiting::PendingTakeover;
 use crate::connection::{Ending, within_limits};
@@ -232,7 +233,7 @@ impl Core {
             Ok(hello) if self.confirm(key, &hello, &info) => {}
             Ok(hello) => {
                 if let Some(link) = self.links.get_mut(key.0) {
-                    link.phase = Phase::Up;
+                    link.on(Event::Established);
                     link.peer_serial = hello.serial;
                 }
                 self.connected(peer, &hello, origin, engine);
@@ -268,10 +269,15 @@ impl Core {
 
     /// Ends a link that is not to stand.
     pub(super) fn end_link<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+        self.end_link_by(key, Ending::Abrupt, engine);
+    }
+
+    /// Ends a link in this way.
+    pub(super) fn end_link_by<N: Carrier, C: Clock>(&mut self, key: LinkKey, by: Ending, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get_mut(key.0) else { return };
-        link.phase = Phase::Ending;
+        link.on(Event::Ended);
         if let Some(place) = link.queue_pair.connection() {
-            engine.end_connection(place.key, Ending::Abrupt);
+            engine.end_connection(place.key, by);
         }
         self.notice_end(key);
     }
@@ -528,13 +534,7 @@ impl Core {
     pub(super) fn drop_opening<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
         self.opening.retain(|opening| *opening != key);
-        if let Some(link) = self.links.get_mut(key.0) {
-            link.phase = Phase::Ending;
-            if let Some(place) = link.queue_pair.connection() {
-                engine.end_connection(place.key, Ending::Abrupt);
-            }
-        }
-        self.notice_end(key);
+        self.end_link(key, engine);
     }
 
     /// The peer has a new connection, so the old one is dead, though that has not shown yet.
@@ -556,7 +556,7 @@ impl Core {
         origin: Origin,
         engine: &mut Engine<N, C>,
     ) -> Result<(), Refusal> {
-        let key = self.add_link(peer, Phase::Up).map_err(|_| Refusal::Full)?;
+        let key = self.add_link(peer, Phase::Unconfirmed).map_err(|_| Refusal::Full)?;
         let hello = bytes_of(&self.hello(theirs.id));
         let Some(link) = self.links.get_mut(key.0) else { return Err(Refusal::Full) };
         link.peer_serial = theirs.serial;
@@ -591,13 +591,7 @@ impl Core {
     pub(super) fn disconnect<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
         self.host.peers.leave(peer);
-        if let Some(link) = self.links.get_mut(key.0) {
-            link.phase = Phase::Ending;
-            if let Some(place) = link.queue_pair.connection() {
-                engine.end_connection(place.key, Ending::Graceful);
-            }
-        }
-        self.notice_end(key);
+        self.end_link_by(key, Ending::Graceful, engine);
     }
 
     /// Takes leave of connections that have ended, and of the peers behind them.

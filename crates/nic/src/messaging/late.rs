@@ -6,7 +6,7 @@ use core::time::Duration;
 use weft_base::{Clock, PeerId, Time};
 
 use super::core::Core;
-use super::link::Phase;
+use super::phase::Phase;
 use super::request::{Attempt, AttemptFailure, Attempts, EndpointFailure, Warning};
 use super::{EndpointSettings, Engine};
 use crate::error::ConnectionError;

@@ -12,6 +12,7 @@ use weft_wire::message::Hello;
 
 use super::inbox::Inbox;
 use super::peers::Origin;
+use super::phase::{Event, Phase};
 use super::request::Address;
 use crate::ids::{LinkKey, UpperId};
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
@@ -57,28 +58,6 @@ impl Purpose {
             _ => Self::Transfer(what),
         };
         (link, purpose)
-    }
-}
-
-/// Where a link is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Being opened, by us, over this path.
-    Opening(usize),
-    /// It stands.
-    Up,
-    /// Opened by a caller, which has yet to prove that it has the key.
-    Unproven,
-    /// Opened by a caller, which was answered and has yet to confirm.
-    Unconfirmed,
-    /// Its end is under way, or has come.
-    Ending,
-}
-
-impl Phase {
-    /// Whether what comes must wait until it is known whose it is.
-    pub(super) const fn is_early(self) -> bool {
-        matches!(self, Self::Opening(_) | Self::Unproven | Self::Unconfirmed)
     }
 }
 
@@ -198,6 +177,11 @@ impl Link {
             link.post_receive(slot);
         }
         Ok(link)
+    }
+
+    /// Something has happened that changes its phase.
+    pub(super) fn on(&mut self, event: Event) {
+        self.phase = self.phase.on(event);
     }
 
     /// Receives this many packets more at a time. Returns whether it does.

@@ -15,6 +15,7 @@ mod leaving;
 mod link;
 mod loopback;
 mod peers;
+mod phase;
 mod proving;
 mod request;
 mod sending;

@@ -10,8 +10,9 @@ use weft_wire::message::{Confirmation, Hello, PROOF_LENGTH, Refusal, Verdict};
 use super::Engine;
 use super::connect::ASKED_TIMES;
 use super::core::Core;
-use super::link::{Answered, Phase, Proving};
+use super::link::{Answered, Proving};
 use super::peers::{Caller, Origin};
+use super::phase::{Event, Phase};
 use super::request::{Address, AttemptFailure};
 use crate::connection::Ending;
 use crate::engine::listening::RequestKey;
@@ -91,7 +92,7 @@ impl Core {
     fn stand<N: Carrier, C: Clock>(&mut self, key: LinkKey, peer: PeerId, hello: &Hello, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get_mut(key.0) else { return };
         link.peer = peer;
-        link.phase = Phase::Up;
+        link.on(Event::Established);
         link.proving = None;
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
         if let Some(place) = queue_pair.connection() {
@@ -203,11 +204,7 @@ impl Core {
             Err(refusal) => {
                 let Some(link) = self.links.get_mut(key.0) else { return };
                 link.post_first(&Verdict::Refused(refusal).emit());
-                link.phase = Phase::Ending;
-                if let Some(place) = link.queue_pair.connection() {
-                    engine.end_connection(place.key, Ending::Graceful);
-                }
-                self.notice_end(key);
+                self.end_link_by(key, Ending::Graceful, engine);
             }
         }
     }

@@ -7,8 +7,8 @@ use weft_wire::message::Hello;
 
 use super::Engine;
 use super::core::Core;
-use super::link::Phase;
 use super::peers::Origin;
+use super::phase::{Event, Phase};
 use super::waiting::Unconfirmed;
 use crate::ids::LinkKey;
 use crate::lower::Carrier;
@@ -25,10 +25,9 @@ impl Core {
         let Some(link) = self.links.get_mut(key.0) else { return };
         let peer = link.peer;
         if link.queue_pair.connection().is_none_or(|place| engine.is_confirmed(place.key)) {
-            link.phase = Phase::Up;
+            link.on(Event::Established);
             return self.connected(peer, hello, origin, engine);
         }
-        link.phase = Phase::Unconfirmed;
         // A peer that is to be reached there is found by it from now on, and not called as well.
         self.host.peers.expect(peer, hello.id, origin.remote, origin.is_proven);
         if let Some(known) = self.host.peers.get_mut(peer) {
@@ -75,7 +74,7 @@ impl Core {
 
     fn confirmed<N: Carrier, C: Clock>(&mut self, one: &Unconfirmed, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get_mut(one.key.0) else { return };
-        link.phase = Phase::Up;
+        link.on(Event::Established);
         let (peer, has_ended) = (link.peer, link.queue_pair.state().has_ended());
         self.connected(peer, &one.hello, one.origin, engine);
         self.take_early(one.key, engine.now());
