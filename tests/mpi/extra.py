@@ -96,6 +96,8 @@ SERVED = {
     "pairs": Served(4),
     "wide": Served(3),
     "threads": Served(2),
+    "silent": Served(2),
+    "one": Served(2, words="; by the NIC of libweft-fi.so"),
     "mpi4py": Served(3),
     "mpi4py-off": Served(3, weft=False, environment=("WEFT_MPI=off",)),
     # The others have functions for them, which check nothing.

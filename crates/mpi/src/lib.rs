@@ -8,6 +8,7 @@
 //! | `entry` | the C functions: they convert and call inward |
 //! | `windows` | which windows there are, and who serves each: chosen by all ranks when it is made |
 //! | `served` | a window that Weft serves |
+//! | `slot`, `background`, `bell` | who uses it: one call after another, and a thread while the program computes |
 //! | `layout`, `datatype` | where the bytes of MPI's datatypes are |
 //! | `abi`, `standard` | what differs among MPI libraries: the constants, and the width of handles |
 //! | `library` | the functions of the MPI library, found at run time: none is linked |
@@ -20,6 +21,8 @@
 //! still open.
 
 mod abi;
+mod background;
+mod bell;
 mod datatype;
 pub mod entry;
 mod fault;
@@ -29,5 +32,6 @@ mod operation;
 mod report;
 mod served;
 mod setup;
+mod slot;
 mod standard;
 mod windows;

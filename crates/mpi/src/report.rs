@@ -13,6 +13,8 @@ pub(crate) struct Counts {
     pub(crate) puts: Calls,
     pub(crate) gets: Calls,
     pub(crate) accumulates: Calls,
+    /// How often a window was served while the program made no call.
+    pub(crate) in_background: AtomicU64,
 }
 
 /// Calls, and their bytes.
@@ -42,6 +44,7 @@ pub(crate) static COUNTS: Counts = Counts {
     puts: Calls::new(),
     gets: Calls::new(),
     accumulates: Calls::new(),
+    in_background: AtomicU64::new(0),
 };
 
 impl fmt::Display for Counts {
@@ -49,13 +52,15 @@ impl fmt::Display for Counts {
         let number = |count: &AtomicU64| count.load(Relaxed);
         write!(
             f,
-            "windows: Weft {}, the library {}; by Weft: fences {}, puts {}, gets {}, accumulates {}",
+            "windows: Weft {}, the library {}; by Weft: fences {}, puts {}, gets {}, accumulates {}; served in the \
+             background {} times",
             number(&self.served),
             number(&self.left),
             number(&self.fences),
             self.puts,
             self.gets,
-            self.accumulates
+            self.accumulates,
+            number(&self.in_background)
         )
     }
 }

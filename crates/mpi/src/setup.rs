@@ -7,9 +7,8 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use weft::group::{Group, GroupError};
-use weft::verbs::Context;
 use weft::window::{Team, WindowOptions};
-use weft_fi::for_preload;
+use weft_fi::for_preload::{self, ProcessNic};
 use weft_memory::Buffer;
 
 use crate::abi::{Family, Handle, abi};
@@ -26,14 +25,23 @@ pub(crate) struct Offer {
     pub(crate) comm: Handle,
 }
 
-/// The NIC of this process.
-static NIC: Mutex<Option<Context>> = Mutex::new(None);
+/// The NIC of this process: the provider's, if the MPI library uses that.
+static NIC: Mutex<Option<ProcessNic>> = Mutex::new(None);
 
-fn nic() -> Result<Context, String> {
+fn nic() -> Result<ProcessNic, String> {
     let mut nic = NIC.lock().map_err(|_| "a thread has failed while it opened the NIC")?;
     match &*nic {
         Some(open) => Ok(open.clone()),
-        None => Ok(nic.insert(for_preload::open_nic()?).clone()),
+        None => Ok(nic.insert(for_preload::nic()?).clone()),
+    }
+}
+
+/// Whose the NIC is, for the report; nothing if there is none.
+pub(crate) fn whose_nic() -> &'static str {
+    match NIC.lock().ok().and_then(|nic| nic.as_ref().map(|nic| nic.is_providers)) {
+        Some(true) => "; by the NIC of libweft-fi.so",
+        Some(false) => "; by a NIC of its own",
+        None => "",
     }
 }
 
@@ -55,12 +63,12 @@ pub(crate) fn make(offer: &Offer) -> Option<Served> {
     if !all_at_last(comm, size, ready.is_ok()) {
         return ready.map_or_else(complain, |_| None);
     }
-    let (context, own) = (ready.ok()?, duplicate(comm));
+    let (nic, own) = (ready.ok()?, duplicate(comm));
     if !all(comm, size, own.is_some()) {
         return None;
     }
     let own = own?;
-    let team = team(&context, own, size);
+    let team = team(&nic, own, size);
     if !all(own, size, team.is_ok()) {
         return team.map_or_else(complain, |_| None);
     }
@@ -81,7 +89,7 @@ fn complain<T>(reason: String) -> Option<T> {
 }
 
 /// Whether this rank wants to, and can.
-fn may(offer: &Offer) -> Result<Context, String> {
+fn may(offer: &Offer) -> Result<ProcessNic, String> {
     let is_off = |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "off" | "0" | "no" | "false");
     if std::env::var("WEFT_MPI").is_ok_and(|value| is_off(&value))
         || info(offer.info).is_some_and(|value| is_off(&value))
@@ -184,7 +192,7 @@ fn gather_any(comm: Handle, size: usize, mine: &[u8]) -> Result<Vec<Vec<u8>>, Gr
 }
 
 /// The ranks, connected. Whoever can't open an endpoint still takes part in the exchange, or the others would wait.
-fn team(context: &Context, comm: Handle, size: usize) -> Result<Team, String> {
+fn team(nic: &ProcessNic, comm: Handle, size: usize) -> Result<Team, String> {
     let mut rank = 0;
     // SAFETY: It can be written.
     let code = unsafe { library::Comm_rank(comm, &raw mut rank) };
@@ -197,15 +205,22 @@ fn team(context: &Context, comm: Handle, size: usize) -> Result<Team, String> {
     let attributes = for_preload::endpoint_attributes();
     let team = attributes.and_then(|attributes| {
         let mut group = Group::over(rank, size, exchange).map_err(|error| error.to_string())?;
-        Team::new(context, &mut group, &attributes).map_err(|error| error.to_string())
+        Team::new(&nic.context, &mut group, &attributes).map_err(|error| error.to_string())
     });
     if has_told.try_recv().is_err() {
         let _ = gather_any(comm, size, &[]);
     }
     let team = team?;
-    team.while_waiting(move || progress(comm));
+    let longest = if nic.is_providers { LONGEST_BESIDE } else { LONGEST };
+    team.while_waiting(longest, move || progress(comm));
     Ok(team)
 }
+
+/// How long a rank waits, at most, before it lets the library go on. The library's messages over the provider are
+/// matched and moved by the NIC, which this rank runs while it waits, if the NIC is the provider's: then only what the
+/// library moves by itself depends on it, as messages through its own shared memory.
+const LONGEST: Duration = Duration::from_micros(100);
+const LONGEST_BESIDE: Duration = Duration::from_millis(1);
 
 /// Lets the library go on: other ranks may wait in it for what this one has begun to send.
 fn progress(comm: Handle) {

@@ -4,30 +4,16 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::abi::{Handle, abi};
+use crate::background;
 use crate::fault::Fault;
 use crate::library;
 use crate::report::{self, COUNTS};
 use crate::served::Served;
 use crate::setup::{self, Offer};
-
-/// A window that may be used by one thread after another.
-struct Movable(Served);
-
-// SAFETY: What is shared in it (the team, by its windows) is shared within it alone: nothing of it is ever given out,
-// so that the lock around it keeps all of it to one thread at a time. It has nothing that belongs to a thread.
-unsafe impl Send for Movable {}
-
-/// A window, until it is freed. Calls of several threads take turns; none waits for other ranks' calls in its turn.
-struct Slot(Mutex<Option<Movable>>);
-
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Option<Movable>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use crate::slot::Slot;
 
 static WINDOWS: RwLock<BTreeMap<Handle, Arc<Slot>>> = RwLock::new(BTreeMap::new());
 
@@ -44,10 +30,7 @@ pub(crate) fn with(
 ) -> c_int {
     let win = abi().handle(win);
     let Some(slot) = find(win) else { return library() };
-    let outcome = match slot.lock().as_mut() {
-        None => return library(),
-        Some(window) => act(&mut window.0),
-    };
+    let Some(outcome) = slot.call().with(act) else { return library() };
     raise(win, call, outcome)
 }
 
@@ -67,10 +50,8 @@ pub(crate) fn with_waiting(
 ) -> c_int {
     let win = abi().handle(win);
     let Some(slot) = find(win) else { return by_library() };
-    let mut outcome = match slot.lock().as_mut() {
-        None => return by_library(),
-        Some(window) => begin(&mut window.0, !library::has_threads()),
-    };
+    let this = slot.call();
+    let Some(mut outcome) = this.with(|window| begin(window, !library::has_threads())) else { return by_library() };
     let mut polls = 0;
     while matches!(outcome, Ok(false)) {
         polls += 1;
@@ -79,11 +60,10 @@ pub(crate) fn with_waiting(
         } else {
             std::thread::sleep(PAUSE)
         }
-        outcome = match slot.lock().as_mut() {
-            None => Err(Fault::sync("the window was freed by another thread")),
-            Some(window) => test(&mut window.0),
-        };
+        let freed = || Err(Fault::sync("the window was freed by another thread"));
+        outcome = this.with(&mut test).unwrap_or_else(freed);
     }
+    drop(this);
     raise(win, call, outcome.map(|_| ()))
 }
 
@@ -118,7 +98,8 @@ pub(crate) unsafe fn offer(offer: &Offer, win: *const c_void) {
         if abi().handle_bytes == 4 { win.cast::<u32>().read() as Handle } else { win.cast::<Handle>().read() }
     };
     COUNTS.served.fetch_add(1, Relaxed);
-    let slot = Arc::new(Slot(Mutex::new(Some(Movable(served)))));
+    let slot = Arc::new(Slot::new(served));
+    background::serve(&slot);
     WINDOWS.write().unwrap_or_else(PoisonError::into_inner).insert(win, slot);
 }
 
@@ -132,8 +113,8 @@ pub(crate) unsafe fn free(win: *mut c_void) -> c_int {
         if abi().handle_bytes == 4 { win.cast::<u32>().read() as Handle } else { win.cast::<Handle>().read() }
     };
     let slot = WINDOWS.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
-    if let Some(window) = slot.and_then(|slot| slot.lock().take()) {
-        let code = raise(handle, "MPI_Win_free", window.0.free());
+    if let Some(window) = slot.and_then(|slot| slot.take()) {
+        let code = raise(handle, "MPI_Win_free", window.free());
         if code != 0 {
             return code;
         }
@@ -146,11 +127,13 @@ pub(crate) unsafe fn free(win: *mut c_void) -> c_int {
 pub(crate) fn finish() {
     let left = core::mem::take(&mut *WINDOWS.write().unwrap_or_else(PoisonError::into_inner));
     if report::is_wanted() {
-        report::say(&format!("rank {}: {COUNTS}", rank()));
+        report::say(&format!("rank {}: {COUNTS}{}", rank(), setup::whose_nic()));
     }
     if !left.is_empty() {
         report::say(&format!("rank {}: windows that were not freed: {}", rank(), left.len()));
     }
+    // The thread that serves windows may know them for a moment longer.
+    left.values().for_each(|slot| drop(slot.take()));
     drop(left);
     setup::close();
 }

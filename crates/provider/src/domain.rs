@@ -11,6 +11,7 @@ use weft_libfabric::abi::{FI_CLASS_DOMAIN, fid_domain};
 use crate::addresses::Format;
 use crate::border::{Header, Held, Object, Users};
 use crate::fabric::Fabric;
+use crate::process::Shared;
 use crate::queue::EventQueue;
 use crate::registration::Registration;
 use crate::remote::RemoteCounters;
@@ -22,6 +23,8 @@ pub(crate) struct Domain {
     users: Users,
     fabric: Held<Fabric>,
     context: Context,
+    /// Others in this process may use the NIC as long as it is there.
+    _shared: Shared,
     progress: Progress,
     protection: ProtectionDomain,
     format: Format,

@@ -20,6 +20,7 @@ mod libfabric;
 pub mod loaded;
 mod memory;
 mod parameters;
+mod process;
 mod queue;
 mod registration;
 mod remote;

@@ -425,7 +425,7 @@ fn what_must_go_on_does_while_a_rank_waits_in_a_fence() {
         let mut window = team.allocate(8, &WindowOptions::default()).unwrap();
         if team.rank() == 0 {
             let called = std::sync::Arc::clone(&called);
-            team.while_waiting(move || called.store(true, order));
+            team.while_waiting(Duration::from_micros(100), move || called.store(true, order));
         } else {
             // It comes when the other one waits, and does something else meanwhile.
             let has_come = (0..30_000).any(|_| {

@@ -1,11 +1,13 @@
 /* Programs whose windows Weft serves, or leaves to the MPI library with a word. The argument says which; rank 0 prints
  * "WHICH: well" if all ranks have found what they should. */
+#include <dirent.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static int rank, ranks;
 
@@ -301,6 +303,75 @@ static int large(void)
     return wrong + (class != MPI_ERR_COUNT);
 }
 
+/* A rank that makes no call in an epoch of fences is served all the same: what others put is in its memory. There are
+ * more puts than a rank has receives for their messages. */
+static int silent(void)
+{
+    enum { CELLS = 300 };
+    static long mine[CELLS];
+    volatile long *cells;
+    MPI_Win win;
+    MPI_Win_allocate(CELLS * sizeof *cells, sizeof *cells, MPI_INFO_NULL, MPI_COMM_WORLD, &cells, &win);
+    for (int at = 0; at < CELLS; at++)
+        mine[at] = at + 1, cells[at] = 0;
+    MPI_Win_fence(0, win);
+    if (rank == 0) {
+        int missing = CELLS;
+        while (missing > 0) {
+            pause_ms(1);
+            missing = 0;
+            for (int at = 0; at < CELLS; at++)
+                missing += cells[at] != at + 1;
+        }
+    } else {
+        for (int at = rank - 1; at < CELLS; at += ranks - 1)
+            MPI_Put(&mine[at], 1, MPI_LONG, 0, at, 1, MPI_LONG, win);
+    }
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    MPI_Win_free(&win);
+    return 0;
+}
+
+/* The NICs of this process, by the files that weft stat reads; -1 where there are none. */
+static int nics(void)
+{
+    const char *name = getenv("WEFT_BOARDS");
+    DIR *boards = name ? opendir(name) : NULL;
+    if (!boards)
+        return -1;
+    int count = 0;
+    char own[32];
+    snprintf(own, sizeof own, "%ld-", (long)getpid());
+    for (struct dirent *board; (board = readdir(boards));)
+        count += strncmp(board->d_name, own, strlen(own)) == 0;
+    closedir(boards);
+    return count;
+}
+
+/* Windows are served by the NIC that the MPI library has by its provider: there is no other one. And ranks that wait in
+ * a fence let the library go on with a long message. */
+static int one(void)
+{
+    enum { LONG = 1 << 22 };
+    int before = nics(), *cell, last = ranks - 1;
+    char *message = calloc(LONG, 1);
+    MPI_Win win;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Win_allocate(sizeof *cell, sizeof *cell, MPI_INFO_NULL, MPI_COMM_WORLD, &cell, &win);
+    MPI_Win_fence(0, win);
+    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % ranks, 0, 1, MPI_INT, win);
+    if (rank == 0)
+        MPI_Isend(message, LONG, MPI_CHAR, last, 0, MPI_COMM_WORLD, &request);
+    if (rank == last)
+        MPI_Recv(message, LONG, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    int wrong = *cell != (rank + ranks - 1) % ranks || nics() != before || before == 0;
+    MPI_Win_free(&win);
+    free(message);
+    return wrong;
+}
+
 struct program {
     const char *name;
     int (*run)(void);
@@ -312,6 +383,8 @@ static const struct program PROGRAMS[] = {
     {"wide", wide},
     {"threads", threads},
     {"large", large},
+    {"silent", silent},
+    {"one", one},
 };
 
 int main(int argc, char **argv)

@@ -12,6 +12,7 @@ use crate::addresses::{Format, vector};
 use crate::border::{Header, Users, borrow, close_object, give, head, hold, no, status, table};
 use crate::errno::Errno;
 use crate::fabric::Fabric;
+use crate::process::Shared;
 use crate::queue::{self, EventQueue};
 use crate::registration::Registration;
 use crate::{endpoint, interfaces, memory, parameters, stderr};
@@ -117,6 +118,7 @@ unsafe fn make(
         header: Header::new(header),
         users: Users::default(),
         fabric,
+        _shared: Shared::new(&nic),
         context: nic,
         progress: parameters.nic.progress,
         protection,

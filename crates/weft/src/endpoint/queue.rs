@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use weft_base::Waker as _;
+use weft_base::Waker;
 use weft_driver::{EventFd, WaitSet};
 use weft_lock::{Entered, Rank};
 use weft_nic::{Completions, EndpointFailure, Event};
@@ -25,6 +25,8 @@ struct Inner {
     armed: AtomicBool,
     handed_over: HandedOver,
     event: EventFd,
+    /// What is woken at each completion.
+    waker: OnceLock<Arc<dyn Waker>>,
     /// The event, and the network where no thread of the NIC sees to it.
     descriptor: WaitSet,
     opened: Arc<Opened>,
@@ -45,7 +47,8 @@ impl EventQueue {
         }
         let events = Mutex::new(VecDeque::with_capacity(64));
         let (armed, handed_over) = (AtomicBool::new(false), HandedOver::default());
-        Ok(Self { inner: Arc::new(Inner { events, armed, handed_over, event, descriptor, opened }) })
+        let waker = OnceLock::new();
+        Ok(Self { inner: Arc::new(Inner { events, armed, handed_over, event, waker, descriptor, opened }) })
     }
 
     /// Whether there is no completion to be polled. Does no work of the NIC. Yes in a child by fork.
@@ -114,6 +117,12 @@ impl EventQueue {
         self.inner.opened.hand_over(&self.inner.handed_over);
     }
 
+    /// Has `waker` woken behind each completion, in a callback ([`Completions::complete`]) of the thread that runs the
+    /// NIC. It can be set once: returns whether it was the first.
+    pub fn on_completion(&self, waker: Arc<dyn Waker>) -> bool {
+        self.inner.waker.set(waker).is_ok()
+    }
+
     /// Makes the descriptor unreadable until the next event.
     pub fn acknowledge(&self) {
         if self.inner.opened.nic.is_owner_process() {
@@ -139,6 +148,9 @@ impl Completions for EventQueue {
         self.inner.events().1.push_back(event);
         if self.inner.armed.swap(false, Ordering::SeqCst) {
             self.inner.event.wake();
+        }
+        if let Some(waker) = self.inner.waker.get() {
+            waker.wake();
         }
     }
 }

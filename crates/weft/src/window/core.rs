@@ -26,8 +26,6 @@ pub(super) const RECEIVES: usize = 64;
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait before memory is tried again that is still in use.
 const RETRY: Duration = Duration::from_millis(1);
-/// The longest wait between two calls of what is called meanwhile.
-const MEANWHILE: Duration = Duration::from_micros(100);
 /// The tag of receives that nobody sends to: they fail when the connection to their peer is lost.
 const GUARD: u64 = u64::MAX;
 /// What endpoints promise (`FI_ORDER_SAW` and the others of `libweft-fi.so`): a message is there after the writes
@@ -47,7 +45,14 @@ pub(super) struct Core {
     pub(super) surroundings: Surroundings,
     pub(super) state: RefCell<State>,
     /// What is called again and again while this rank waits.
-    pub(super) meanwhile: RefCell<Option<Box<dyn FnMut()>>>,
+    pub(super) meanwhile: RefCell<Option<Meanwhile>>,
+}
+
+/// What is called again and again while a rank waits.
+pub(super) struct Meanwhile {
+    /// The longest time between two calls.
+    pub(super) longest: Duration,
+    pub(super) act: Box<dyn FnMut()>,
 }
 
 impl Core {
@@ -217,15 +222,15 @@ impl Core {
     fn turn(&self, most: Duration, awaited: Awaited) {
         let due = self.state().next_timeout();
         let until_due = due.map(|due| Duration::from_nanos(due.as_nanos().saturating_sub(self.now().as_nanos())));
-        let most = if self.meanwhile.borrow().is_some() { most.min(MEANWHILE) } else { most };
+        let most = self.meanwhile.borrow().as_ref().map_or(most, |meanwhile| most.min(meanwhile.longest));
         let event = self.events.wait(Some(until_due.map_or(most, |left| left.min(most))));
         let (now, is_idle) = (self.now(), event.is_none());
         self.state().now = now;
         if let Some(event) = event {
             self.take(event);
         }
-        if is_idle && let Some(act) = self.meanwhile.borrow_mut().as_mut() {
-            act();
+        if is_idle && let Some(meanwhile) = self.meanwhile.borrow_mut().as_mut() {
+            (meanwhile.act)();
         }
         if is_idle || due.is_some_and(|due| due <= now) {
             let mut state = self.state();
@@ -240,6 +245,13 @@ impl Core {
             self.take(event);
         }
         self.state().pump_all(&self.surroundings, &self.endpoint);
+    }
+
+    /// Takes at most `most` of the completions that are there. Returns whether there may be more.
+    pub(super) fn drain_some(&self, most: usize) -> bool {
+        let taken = (0..most).map_while(|_| self.events.poll()).map(|event| self.take(event)).count();
+        self.state().pump_all(&self.surroundings, &self.endpoint);
+        taken == most
     }
 
     fn take(&self, event: crate::endpoint::Event) {
@@ -383,7 +395,7 @@ mod tests {
             begun_too.wait();
             team.core().state().probe_period = PROBE_PERIOD;
             let mut turns = None;
-            team.while_waiting(move || {
+            team.while_waiting(PROBE_PERIOD, move || {
                 thread::sleep(PROBE_PERIOD);
                 turns = turns.map(|turns| turns + 1).or_else(|| has_left.try_recv().ok().map(|()| 0));
                 if turns == Some(20) {

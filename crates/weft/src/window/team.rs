@@ -1,6 +1,7 @@
 //! The ranks of a group, connected.
 
 use core::fmt;
+use core::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use weft_memory::Buffer;
 use weft_nic::{Address, EndpointAttributes, RemotePlace};
 use weft_window::CreateError;
 
-use super::core::{Core, GATHERED, RECEIVES};
+use super::core::{Core, GATHERED, Meanwhile, RECEIVES};
 use super::error::Error;
 use super::neighbourhood::{Rank, crowd};
 use super::state::{State, Surroundings};
@@ -108,10 +109,29 @@ impl Team {
         self.core.drain();
     }
 
-    /// Has `act` called again and again while a call of this team or its windows waits in vain, at least each 100 us:
-    /// for what else must go on meanwhile in this thread. It must not use the team.
-    pub fn while_waiting(&self, act: impl FnMut() + 'static) {
-        *self.core.meanwhile.borrow_mut() = Some(Box::new(act));
+    /// As [`Team::progress`], for a thread that does it while the one that otherwise uses the team computes: takes at
+    /// most `most` completions, and hands the NIC back to its own thread. Returns whether there may be more.
+    ///
+    /// A team belongs to one thread, so the application sees to it that no two use it at the same time.
+    pub fn progress_in_background(&self, most: usize) -> bool {
+        let is_left = self.core.drain_some(most);
+        if !is_left {
+            self.core.endpoint.watch();
+        }
+        is_left
+    }
+
+    /// Where its completions are read, to ask whether there are any ([`EventQueue::is_empty`]) and to hear of new ones
+    /// ([`EventQueue::on_completion`]). They are the team's: do not read any.
+    #[must_use]
+    pub fn events(&self) -> &EventQueue {
+        &self.core.events
+    }
+
+    /// Has `act` called again and again while a call of this team or its windows waits and nothing comes, with at most
+    /// `longest` between two calls: for what else must go on meanwhile in this thread. It must not use the team.
+    pub fn while_waiting(&self, longest: Duration, act: impl FnMut() + 'static) {
+        *self.core.meanwhile.borrow_mut() = Some(Meanwhile { longest, act: Box::new(act) });
     }
 
     /// Makes a window of which this rank's part has so many bytes, all zero. All ranks call it; lengths may differ.
