@@ -11,7 +11,7 @@ use weft_nic::Progress;
 use weft_nic::{Arm, CompletionQueue as NicCompletionQueue, Error, WorkCompletion};
 use weft_rdmap::Status;
 
-use super::context::{HandedOver, Opened};
+use super::opened::{HandedOver, Opened};
 
 /// Where finished work requests are reported, in order. Clones are the same queue.
 ///

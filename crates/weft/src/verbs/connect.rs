@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_nic::offer::{Extensions, ReadyKinds};
 use weft_nic::{Error, Listener as NicListener, MpaOffer, Offer, RefusedStart, RequestInfo, RequestKey};
 
-use super::context::Opened;
+use super::opened::Opened;
 use super::queue_pair::QueuePair;
 
 /// What the active side wants of a connection.
