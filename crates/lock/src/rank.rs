@@ -56,6 +56,8 @@ pub enum Rank {
     Unfinished,
     /// NIC: the handles of its threads.
     Threads,
+    /// NIC: events of connections and queues that wait to be read.
+    NicEvents,
     /// NIC: threads that sleep until something changes.
     EventCount,
     /// Endpoints: completions that wait to be read.

@@ -53,6 +53,8 @@ pub enum Error {
     ListenerGone,
     /// Settings of the NIC that do not go together.
     Settings(SettingsError),
+    /// The event channel belongs to another NIC.
+    OtherNic,
     /// This process is a child of the one that opened the NIC, by `fork`: it owns nothing of it.
     Forked,
     /// Called from a callback ([`crate::Completions::complete`] says what that is), which must not use a NIC.
@@ -90,6 +92,7 @@ impl fmt::Display for Error {
             Self::CompletionQueueMismatch => {
                 f.write_str("the queue pair must receive on the completion queue of its shared receive queue")
             }
+            Self::OtherNic => f.write_str("the event channel belongs to another NIC: make one of this NIC's context"),
             Self::RequestGone => {
                 f.write_str("the incoming connection is gone: its peer gave up, or it was not accepted in time")
             }

@@ -58,6 +58,7 @@ pub use offer::{
     StartReason, Transport,
 };
 pub use queues::completion_queue::{Arm, CompletionQueue, CompletionSink, QueuePairNumber, WorkCompletion};
+pub use queues::event_channel::{ChannelEvent, EventChannel, EventKind, EventSource, Signal};
 pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
 pub use rail_report::{Out, RailReport, RailState};

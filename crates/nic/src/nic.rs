@@ -29,6 +29,7 @@ use crate::messaging::EndpointEngine;
 use crate::offer::{Offer, RequestInfo};
 use crate::progress::worker::{self, Common};
 use crate::queues::completion_queue::{CompletionQueue, CompletionSink, QueuePairNumber};
+use crate::queues::event_channel::{EventChannel, EventSource, Signal};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::{QueuePair, QueuePairAttributes};
 use crate::queues::receive_queue::ReceiveQueue;
@@ -103,6 +104,11 @@ impl Listener {
     /// The listener is closed, or has failed, such as with the interface at whose address it was.
     pub fn next_request(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {
         self.waiting.take()
+    }
+
+    /// Where it tells its events from now on; nowhere (`None`). What waits already is told at once.
+    pub fn set_events(&self, source: Option<Arc<EventSource>>) {
+        self.waiting.set_events(source);
     }
 
     /// Callers whose set-up has failed since this was asked last, the oldest first, 64 at most; and how many more there
@@ -233,6 +239,15 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     pub fn create_completion_sink(&self, sink: Arc<dyn CompletionSink>) -> Result<Arc<CompletionQueue>, Error> {
         self.check_owner()?;
         Ok(Arc::new(CompletionQueue::into_sink(sink, Arc::clone(&self.shared.common.event_count))))
+    }
+
+    /// Makes a channel for events, which sets `signal` while it has one.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn create_event_channel(&self, signal: Arc<dyn Signal>) -> Result<Arc<EventChannel>, Error> {
+        self.check_owner()?;
+        Ok(Arc::new(EventChannel::new(signal, Arc::clone(&self.shared.common.event_count))))
     }
 
     /// Makes a receive queue that queue pairs of one domain can share. What is received from it completes on

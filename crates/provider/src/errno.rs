@@ -100,6 +100,7 @@ fn of_error(error: &Error) -> c_int {
         Error::Depth { .. }
         | Error::DomainMismatch
         | Error::CompletionQueueMismatch
+        | Error::OtherNic
         | Error::Settings(_)
         | Error::Start(_) => FI_EINVAL,
         Error::State { .. } | Error::ListenerGone | Error::Forked | Error::InCallback => FI_EOPBADSTATE,

@@ -12,6 +12,7 @@ use weft_lock::{Mutex, Rank};
 
 use crate::error::{Error, RefusedStart};
 use crate::offer::{Offer, RequestInfo};
+use crate::queues::event_channel::{EventKind, EventSource};
 use crate::queues::event_count::EventCount;
 
 /// An incoming connection that waits to be accepted or rejected.
@@ -34,6 +35,7 @@ pub(crate) struct Waiting {
     /// There are no descriptors for callers, and no thread has asked about that yet; how many there may be.
     is_short: AtomicBool,
     descriptor_limit: AtomicU64,
+    events: Mutex<Option<Arc<EventSource>>>,
     event_count: Arc<EventCount>,
 }
 
@@ -45,7 +47,34 @@ impl Waiting {
             refused: Mutex::new(Rank::Listening, (Vec::new(), 0)),
             is_short: AtomicBool::new(false),
             descriptor_limit: AtomicU64::new(0),
+            events: Mutex::new(Rank::Listening, None),
             event_count,
+        }
+    }
+
+    /// Where it tells its events from now on; nowhere (`None`). What waits already is told at once.
+    pub(crate) fn set_events(&self, source: Option<Arc<EventSource>>) {
+        let before = core::mem::replace(&mut *self.events.lock(), source);
+        if let Some(before) = before {
+            before.withdraw();
+        }
+        let failure = self.requests.lock().as_ref().err().cloned();
+        if let Some(error) = failure {
+            self.tell(EventKind::ListenerFailed(error));
+        }
+        if self.has_some() {
+            self.tell(EventKind::Requested);
+        }
+        let has_refused = !self.refused.lock().0.is_empty();
+        if has_refused {
+            self.tell(EventKind::Refused);
+        }
+    }
+
+    fn tell(&self, kind: EventKind) {
+        let source = self.events.lock().clone();
+        if let Some(source) = source {
+            source.tell(kind);
         }
     }
 
@@ -73,12 +102,15 @@ impl Waiting {
     }
 
     fn refuse(&self, refused: RefusedStart) {
-        let (kept, more) = &mut *self.refused.lock();
+        let mut guard = self.refused.lock();
+        let (kept, more) = &mut *guard;
         if kept.len() < MOST_REFUSED {
             kept.push(refused);
         } else {
             *more += 1;
         }
+        drop(guard);
+        self.tell(EventKind::Refused);
     }
 
     pub(crate) fn take(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {
@@ -98,6 +130,7 @@ impl Waiting {
             requests.push_back((RequestKey(key), info));
             self.count.store(requests.len(), Ordering::Release);
         }
+        self.tell(EventKind::Requested);
         self.event_count.turn();
     }
 
@@ -108,7 +141,8 @@ impl Waiting {
     }
 
     fn end(&self, why: Error) {
-        *self.requests.lock() = Err(why);
+        *self.requests.lock() = Err(why.clone());
+        self.tell(EventKind::ListenerFailed(why));
         self.event_count.turn();
     }
 }
@@ -250,6 +284,9 @@ impl<L> Listening<L> {
     /// A start-up begins.
     pub(crate) fn begin(&mut self, key: DefaultKey, remote: IpAddr, since: Time) {
         self.pending.push(Pending { key, remote: remote.to_canonical(), since, is_silent: true });
+        if !self.has_room() {
+            self.waiting.tell(EventKind::Full { backlog: self.backlog });
+        }
     }
 
     /// A caller was accepted, and has to confirm.

@@ -212,7 +212,9 @@ impl CompletionQueue {
         let armed = self.armed.load(Ordering::Relaxed);
         if armed == Arm::Any as u8 || (armed == Arm::Solicited as u8 && wakes) {
             self.armed.store(NOT_ARMED, Ordering::Relaxed);
-            if let Some(event) = &*self.event.lock() {
+            // Its lock is let go of before: an event channel has one of its own.
+            let event = self.event.lock().clone();
+            if let Some(event) = event {
                 event.wake();
             }
         }

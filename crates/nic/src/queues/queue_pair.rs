@@ -18,6 +18,7 @@ use crate::ids::{ConnectionHandle, HandleCell};
 use crate::offer::ConnectionInfo;
 use crate::queues::FIRST_PLACES;
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
+use crate::queues::event_channel::{EventKind, EventSource};
 use crate::queues::event_count::EventCount;
 use crate::queues::receive_queue::ReceiveQueue;
 
@@ -57,6 +58,7 @@ struct Life {
     info: Option<Arc<ConnectionInfo>>,
     error: Option<ConnectionError>,
     caller_stage: Option<Arc<dyn CallerStage>>,
+    events: Option<Arc<EventSource>>,
 }
 
 /// A queue pair.
@@ -78,7 +80,8 @@ pub struct QueuePair {
     /// Something was posted that the engine has not taken.
     has_posted: AtomicBool,
     state: AtomicU8,
-    /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads. Bit 2: fences are kept.
+    /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads. Bit 2: fences are kept. Bit 3: accepted. Bit 4: its
+    /// connection stands, or has stood.
     agreed: AtomicU8,
     /// The calling thread has a stage of the way out.
     assists: AtomicBool,
@@ -91,6 +94,8 @@ const AGREED_READS: u8 = 2;
 const AGREED_FENCES: u8 = 4;
 /// A caller was accepted: requests may be posted before it has confirmed.
 const ACCEPTED: u8 = 8;
+/// Its connection has come about.
+const ESTABLISHED: u8 = 16;
 
 impl QueuePair {
     pub(crate) fn new(number: QueuePairNumber, attributes: &QueuePairAttributes, event_count: Arc<EventCount>) -> Self {
@@ -123,7 +128,7 @@ impl QueuePair {
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
             assists: AtomicBool::new(false),
-            life: Mutex::new(Rank::QueuePairLife, Life { info: None, error: None, caller_stage: None }),
+            life: Mutex::new(Rank::QueuePairLife, Life { info: None, error: None, caller_stage: None, events: None }),
             event_count,
         }
     }
@@ -177,6 +182,22 @@ impl QueuePair {
     #[must_use]
     pub fn error(&self) -> Option<ConnectionError> {
         self.life.lock().error.clone()
+    }
+
+    /// Where it tells its events from now on; nowhere (`None`). Those that it has told and that were not taken are
+    /// dropped.
+    pub fn set_events(&self, source: Option<Arc<EventSource>>) {
+        let before = core::mem::replace(&mut self.life.lock().events, source);
+        if let Some(before) = before {
+            before.withdraw();
+        }
+    }
+
+    fn tell(&self, kind: EventKind) {
+        let source = self.life.lock().events.clone();
+        if let Some(source) = source {
+            source.tell(kind);
+        }
     }
 
     /// Send requests that it may have under way.
@@ -390,8 +411,9 @@ impl QueuePair {
     }
 
     pub(crate) fn establish(&self, info: ConnectionInfo) {
-        self.agree(info, 0);
+        self.agree(info, ESTABLISHED);
         self.set_state(State::Ready);
+        self.tell(EventKind::Established);
     }
 
     fn agree(&self, info: ConnectionInfo, mut agreed: u8) {
@@ -522,8 +544,24 @@ impl QueuePair {
         }
         self.assists.store(false, Ordering::Release);
         self.life.lock().caller_stage = None;
+        let had_ended = self.state().has_ended();
         self.set_state(state);
         self.send_completions.connection_ended(self.number);
+        if !had_ended {
+            self.tell_end();
+        }
+    }
+
+    fn tell_end(&self) {
+        let was_established = self.agreed.load(Ordering::Acquire) & ESTABLISHED != 0;
+        self.tell(match self.error() {
+            Some(error) if was_established => EventKind::Failed(error),
+            Some(error) => EventKind::NotConnected(error),
+            None => EventKind::Disconnected,
+        });
+        if self.shares_receives {
+            self.tell(EventKind::LastReceive);
+        }
     }
 
     /// It goes, and its receive requests are not reported.

@@ -11,12 +11,26 @@ use weft_rdmap::{ReceiveRequest, ReceiveSource};
 use crate::error::PostError;
 use crate::queues::FIRST_PLACES;
 use crate::queues::completion_queue::CompletionQueue;
+use crate::queues::event_channel::{EventKind, EventSource};
 
 /// Posted receive requests, oldest first.
 #[derive(Debug)]
 struct Waiting {
     requests: VecDeque<ReceiveRequest>,
     open: bool,
+    /// Fewer than these are told once; 0: not armed.
+    low_water: usize,
+    events: Option<Arc<EventSource>>,
+}
+
+impl Waiting {
+    /// Tells that few are left, once for each time that the mark is set.
+    fn tell_low(&mut self) {
+        let low_water = core::mem::take(&mut self.low_water);
+        if let Some(source) = &self.events {
+            source.tell(EventKind::ReceivesLow { low_water });
+        }
+    }
 }
 
 /// A queue of receive requests. Each message that arrives takes the oldest one.
@@ -30,7 +44,8 @@ pub struct ReceiveQueue {
 
 impl ReceiveQueue {
     pub(crate) fn new(domain: DomainId, depth: usize, completions: Arc<CompletionQueue>) -> Self {
-        let waiting = Waiting { requests: VecDeque::with_capacity(depth.min(FIRST_PLACES)), open: true };
+        let requests = VecDeque::with_capacity(depth.min(FIRST_PLACES));
+        let waiting = Waiting { requests, open: true, low_water: 0, events: None };
         Self { domain, depth, completions, waiting: Mutex::new(Rank::ReceiveQueue, waiting) }
     }
 
@@ -56,6 +71,25 @@ impl ReceiveQueue {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Where it tells its events from now on; nowhere (`None`). Those that it has told and that were not taken are
+    /// dropped.
+    pub fn set_events(&self, source: Option<Arc<EventSource>>) {
+        let before = core::mem::replace(&mut self.waiting.lock().events, source);
+        if let Some(before) = before {
+            before.withdraw();
+        }
+    }
+
+    /// Tells [`EventKind::ReceivesLow`] when fewer than `low_water` requests are left, once: at once if it is so
+    /// already. 0: not any more.
+    pub fn set_low_water(&self, low_water: usize) {
+        let mut waiting = self.waiting.lock();
+        waiting.low_water = low_water;
+        if waiting.requests.len() < low_water {
+            waiting.tell_low();
+        }
     }
 
     /// Adds a request.
@@ -104,6 +138,11 @@ pub(crate) struct Source<'a>(&'a ReceiveQueue);
 
 impl ReceiveSource for Source<'_> {
     fn take(&mut self) -> Option<ReceiveRequest> {
-        self.0.waiting.lock().requests.pop_front()
+        let mut waiting = self.0.waiting.lock();
+        let taken = waiting.requests.pop_front();
+        if waiting.requests.len() < waiting.low_water {
+            waiting.tell_low();
+        }
+        taken
     }
 }

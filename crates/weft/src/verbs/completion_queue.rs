@@ -8,9 +8,10 @@ use std::sync::Arc;
 use weft_driver::{EventFd, WaitSet};
 #[cfg(doc)]
 use weft_nic::Progress;
-use weft_nic::{Arm, CompletionQueue as NicCompletionQueue, Error, WorkCompletion};
+use weft_nic::{Arm, CompletionQueue as NicCompletionQueue, Error, EventSource, WorkCompletion};
 use weft_rdmap::Status;
 
+use super::event_channel::EventChannel;
 use super::opened::{HandedOver, Opened};
 
 /// Where finished work requests are reported, in order. Clones are the same queue.
@@ -20,11 +21,27 @@ use super::opened::{HandedOver, Opened};
 #[derive(Clone)]
 pub struct CompletionQueue {
     queue: Arc<NicCompletionQueue>,
-    event: Arc<EventFd>,
-    /// The event, and the network where no thread of the NIC sees to it.
+    event: Option<Arc<EventFd>>,
+    /// Its events, and the network where no thread of the NIC sees to it.
     descriptor: Arc<WaitSet>,
+    /// Dropped with the last clone.
+    _on_channel: Option<Arc<OnChannel>>,
     handed_over: Arc<HandedOver>,
     opened: Arc<Opened>,
+}
+
+/// The place of a queue in a channel, as long as a clone of it is there.
+struct OnChannel {
+    source: Arc<EventSource>,
+    opened: Arc<Opened>,
+}
+
+impl Drop for OnChannel {
+    fn drop(&mut self) {
+        if self.opened.nic.is_owner_process() {
+            self.source.withdraw();
+        }
+    }
 }
 
 impl CompletionQueue {
@@ -37,7 +54,21 @@ impl CompletionQueue {
             descriptor.add(&opened.network, 1)?;
         }
         let (descriptor, handed_over) = (Arc::new(descriptor), Arc::default());
-        Ok(Self { queue, event, descriptor, handed_over, opened })
+        Ok(Self { queue, event: Some(event), _on_channel: None, descriptor, handed_over, opened })
+    }
+
+    /// One whose events are read from a channel.
+    pub(super) fn on(
+        opened: Arc<Opened>,
+        queue: Arc<NicCompletionQueue>,
+        channel: &EventChannel,
+        token: u64,
+    ) -> Result<Self, Error> {
+        let source = channel.source(&opened, token)?;
+        queue.set_event(Arc::clone(&source) as Arc<dyn weft_base::Waker>);
+        let _on_channel = Some(Arc::new(OnChannel { source, opened: Arc::clone(&opened) }));
+        let (descriptor, handed_over) = (channel.descriptor(), channel.handed_over());
+        Ok(Self { queue, event: None, _on_channel, descriptor, handed_over, opened })
     }
 
     pub(super) fn shared(&self) -> Arc<NicCompletionQueue> {
@@ -121,6 +152,8 @@ impl CompletionQueue {
     /// already don't count: poll until nothing is left after arming, then wait for the descriptor, then call
     /// [`CompletionQueue::acknowledge`], poll until nothing is left, and arm again.
     ///
+    /// The event of a queue on a channel is [`EventKind::Completions`](super::EventKind::Completions) there.
+    ///
     /// With [`Progress::Hybrid`] arming hands the NIC over to its own thread. The first poll after that which finds
     /// nothing leaves it there, or hands it over again if a post has taken it back; the next one takes it back, for a
     /// thread that polls again does not sleep.
@@ -133,10 +166,11 @@ impl CompletionQueue {
         self.opened.hand_over(&self.handed_over);
     }
 
-    /// Makes the descriptor unreadable until the next event.
+    /// Makes the descriptor unreadable until the next event. Does nothing for a queue on a channel, whose descriptor is
+    /// that of the channel: take its event from there.
     pub fn acknowledge(&self) {
-        if self.opened.nic.is_owner_process() {
-            self.event.drain();
+        if let Some(event) = self.event.as_ref().filter(|_| self.opened.nic.is_owner_process()) {
+            event.drain();
         }
     }
 

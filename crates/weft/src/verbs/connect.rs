@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weft_nic::offer::{Extensions, ReadyKinds};
 use weft_nic::{Error, Listener as NicListener, MpaOffer, Offer, RefusedStart, RequestInfo, RequestKey};
 
+use super::event_channel::EventChannel;
 use super::opened::Opened;
 use super::queue_pair::QueuePair;
 
@@ -67,6 +68,16 @@ impl Listener {
         self.listener.local_address()
     }
 
+    /// Has its events reported by a channel from now on, with this token: requests that wait, callers that were
+    /// refused, a listener that is full, and its failure. What waits already is reported at once.
+    ///
+    /// # Errors
+    /// A channel of another NIC.
+    pub fn set_events(&self, channel: &EventChannel, token: u64) -> Result<(), Error> {
+        self.listener.set_events(Some(channel.source(&self.opened, token)?));
+        Ok(())
+    }
+
     /// Waits for a connection whose start-up request has come in, at most for `timeout` (`None`: for ever).
     ///
     /// # Errors
@@ -103,6 +114,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        if self.opened.nic.is_owner_process() {
+            self.listener.set_events(None);
+        }
         let listener = self.listener.clone();
         self.opened.end(move |nic| nic.close_listener(&listener));
     }

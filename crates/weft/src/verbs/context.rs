@@ -17,6 +17,7 @@ use weft_nic::{Progress, Split};
 
 use super::completion_queue::CompletionQueue;
 use super::connect::{ListenOptions, Listener};
+use super::event_channel::EventChannel;
 use super::memory_region::MemoryRegion;
 use super::opened::{Opened, SystemNic};
 use super::queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
@@ -111,6 +112,30 @@ impl Context {
     pub fn create_completion_queue(&self, capacity: usize) -> Result<CompletionQueue, Error> {
         let queue = self.nic().create_completion_queue(capacity)?;
         CompletionQueue::new(Arc::clone(&self.opened), queue)
+    }
+
+    /// Makes a channel for events of connections and queues.
+    ///
+    /// # Errors
+    /// No more descriptors.
+    pub fn create_event_channel(&self) -> Result<EventChannel, Error> {
+        self.opened.here()?;
+        EventChannel::new(Arc::clone(&self.opened))
+    }
+
+    /// Makes a completion queue without a descriptor of its own: when it was armed and a completion comes, that is an
+    /// event of the channel, with this token.
+    ///
+    /// # Errors
+    /// As for [`Context::create_completion_queue`], and a channel of another NIC.
+    pub fn create_completion_queue_on(
+        &self,
+        channel: &EventChannel,
+        token: u64,
+        capacity: usize,
+    ) -> Result<CompletionQueue, Error> {
+        let queue = self.nic().create_completion_queue(capacity)?;
+        CompletionQueue::on(Arc::clone(&self.opened), queue, channel, token)
     }
 
     /// Makes a completion queue that keeps nothing: each completion goes to `sink` as it comes, in the thread that runs

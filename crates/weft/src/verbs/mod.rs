@@ -9,6 +9,7 @@
 //! | [`QueuePair`] | a connection's work queues: sends, writes, reads, atomics; receives |
 //! | [`SharedReceiveQueue`] | receives for many queue pairs |
 //! | [`Listener`], [`IncomingConnection`] | the passive side of connecting |
+//! | [`EventChannel`] | one descriptor for all that happens to connections and queues |
 //!
 //! # What completes when
 //! A send or write completes when its bytes have been handed to the stream below and its memory may be used again; that
@@ -26,6 +27,48 @@
 //! answers (1.4 MB with an MTU of 1500), and answers to 64 Reads at least, get past it; then they wait for a receive
 //! as well. Nor does it hold up the end of the connection: [`QueuePair::disconnect`] gives a Send up for which no
 //! receive is posted within [`Settings::close_timeout`].
+//!
+//! # Waiting for many connections
+//! [`QueuePair::connect`], [`Listener::accept`] and [`CompletionQueue::wait`] block. A thread that has more than one
+//! thing to wait for begins ([`QueuePair::start_connect`]), takes what is there ([`Listener::try_accept`],
+//! [`CompletionQueue::poll`]), and waits for an [`EventChannel`]:
+//! ```
+//! use std::time::Duration;
+//! use weft::verbs::{ConnectOptions, Context, EventKind, ListenOptions, QueuePairOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! const LISTENER: u64 = 0;
+//! let context = Context::open()?;
+//! let channel = context.create_event_channel()?;
+//! let domain = context.allocate_protection_domain()?;
+//! let completions = context.create_completion_queue(64)?;
+//! let listener = context.listen("127.0.0.1:0".parse()?, &ListenOptions::default())?;
+//! listener.set_events(&channel, LISTENER)?;
+//!
+//! let (caller, called) = (1, 2);
+//! let active = domain.create_queue_pair(&completions, &QueuePairOptions::default())?;
+//! let passive = domain.create_queue_pair(&completions, &QueuePairOptions::default())?;
+//! active.set_events(&channel, caller)?;
+//! passive.set_events(&channel, called)?;
+//! active.start_connect(listener.local_address(), &ConnectOptions::default())?;
+//!
+//! let mut established = 0;
+//! while established < 2 {
+//!     // Or poll(2), with the channel's descriptor among others.
+//!     let event = channel.wait(Some(Duration::from_secs(10))).ok_or("no event")?;
+//!     match event.kind {
+//!         EventKind::Requested => {
+//!             while let Some(request) = listener.try_accept()? {
+//!                 request.accept(&passive, &[])?;
+//!             }
+//!         }
+//!         EventKind::Established => established += 1,
+//!         other => return Err(format!("{}: {other}", event.token).into()),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # In which order writes are placed
 //! Memory at the peer ends as if all Writes had come in the order of posting, and one of at most 8 bytes, which may be
@@ -60,6 +103,7 @@
 mod completion_queue;
 mod connect;
 mod context;
+mod event_channel;
 mod memory_region;
 mod opened;
 mod peer_address;
@@ -69,6 +113,7 @@ mod work_request;
 pub use completion_queue::{CompletionQueue, WaitError};
 pub use connect::{ConnectOptions, IncomingConnection, ListenOptions, Listener};
 pub use context::{Context, ProtectionDomain};
+pub use event_channel::EventChannel;
 pub use memory_region::{MemoryRegion, RemoteMemory};
 pub(crate) use opened::{HandedOver, Opened};
 pub use peer_address::{ParseAddressError, PeerAddress};
@@ -81,10 +126,10 @@ pub use weft_nic::offer::{
     ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,
 };
 pub use weft_nic::{
-    Arm, CompletionSink, ConnectionError, ConnectionInfo, Counters, Coupling, Error, FlowShare, JobKey, Limits,
-    NamedRails, Out, OutOfOrder, ParseFlowShareError, ParseRailsError, PostError, PostFailure, Progress,
-    QueuePairNumber, RailReport, RailState, Rails, RefusedStart, RequestInfo, Settings, SettingsError, Split, State,
-    Verify, WorkCompletion,
+    Arm, ChannelEvent, CompletionSink, ConnectionError, ConnectionInfo, Counters, Coupling, Error, EventKind,
+    FlowShare, JobKey, Limits, NamedRails, Out, OutOfOrder, ParseFlowShareError, ParseRailsError, PostError,
+    PostFailure, Progress, QueuePairNumber, RailReport, RailState, Rails, RefusedStart, RequestInfo, Settings,
+    SettingsError, Split, State, Verify, WorkCompletion,
 };
 pub use weft_rdmap::{Closed, Completion, CompletionKind, MAX_INLINE, RequestFlags, Status, StreamError, Violation};
 pub use weft_wire::rdmap::AtomicCode;

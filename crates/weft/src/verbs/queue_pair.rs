@@ -14,6 +14,7 @@ use weft_rdmap::ReceiveRequest;
 
 use super::connect::ConnectOptions;
 use super::context::ProtectionDomain;
+use super::event_channel::EventChannel;
 use super::work_request::WorkRequest;
 
 /// How deep the queues of a queue pair are.
@@ -78,6 +79,17 @@ impl QueuePair {
     pub fn error(&self) -> Option<ConnectionError> {
         self.domain.here().ok()?;
         self.queue_pair.error()
+    }
+
+    /// Has its events reported by a channel from now on, with this token: that its connection stands, or came to
+    /// nothing, was closed, or has failed, and why. What has happened before is not reported: call this before it is
+    /// connected or accepted.
+    ///
+    /// # Errors
+    /// A channel of another NIC.
+    pub fn set_events(&self, channel: &EventChannel, token: u64) -> Result<(), Error> {
+        self.queue_pair.set_events(Some(channel.source(self.domain.opened(), token)?));
+        Ok(())
     }
 
     /// Send requests that are under way.
@@ -174,6 +186,9 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        if self.domain.here().is_ok() {
+            self.queue_pair.set_events(None);
+        }
         let (queue_pair, domain) = (Arc::clone(&self.queue_pair), self.domain.clone());
         self.domain.opened().end(move |nic| {
             nic.destroy_queue_pair(&queue_pair);
@@ -212,9 +227,30 @@ impl SharedReceiveQueue {
         self.domain.nic().post_shared_receive(&self.queue, receive_request(id, sink)?)
     }
 
+    /// Has [`EventKind::ReceivesLow`](super::EventKind::ReceivesLow) reported by a channel from now on, with this
+    /// token, whenever a mark was set.
+    ///
+    /// # Errors
+    /// A channel of another NIC.
+    pub fn set_events(&self, channel: &EventChannel, token: u64) -> Result<(), Error> {
+        self.queue.set_events(Some(channel.source(self.domain.opened(), token)?));
+        Ok(())
+    }
+
+    /// Sets the low-water mark: when fewer receives than `low_water` are left that is an event, at once if it is so
+    /// already. It comes once, and the mark is 0 from then on: post receives, then set it again. 0: no event.
+    pub fn set_low_water(&self, low_water: usize) {
+        if self.domain.here().is_ok() {
+            self.queue.set_low_water(low_water);
+        }
+    }
+
     /// Ends the queue: it takes no more receives, and those that wait are given up without a completion. Returns their
-    /// ids, the oldest first.
+    /// ids, the oldest first. It has no more events.
     pub fn close(&self) -> Vec<u64> {
+        if self.domain.here().is_ok() {
+            self.queue.set_events(None);
+        }
         self.domain.nic().close_shared_receives(&self.queue)
     }
 

@@ -2,6 +2,7 @@
 //! have their own.
 
 mod callbacks;
+mod channel;
 mod closing;
 mod connecting;
 mod endpoint;
