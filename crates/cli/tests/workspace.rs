@@ -210,9 +210,11 @@ fn package(value: &Value) -> Package {
         let used = text(&dependency["name"]);
         dependency["kind"] == "dev" && TESTED_IN.contains(&(name.as_str(), used.as_str()))
     };
+    // Its own tests may want features of it that it does not build by itself.
+    let is_itself = |dependency: &&Value| dependency["kind"] == "dev" && text(&dependency["name"]) == name;
     // A dependency with a path is one of ours; all others come from a registry.
     let (uses, outside): (Vec<_>, Vec<_>) = list(&value["dependencies"])
-        .filter(|dependency| !is_its_test_world(dependency))
+        .filter(|dependency| !is_its_test_world(dependency) && !is_itself(dependency))
         .partition(|dependency| dependency["path"].is_string());
     let begins = |target: &&Value| {
         list(&target["kind"]).any(|kind| kind != "test" && kind != "custom-build" && kind != "example")

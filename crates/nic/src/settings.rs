@@ -414,6 +414,11 @@ pub enum SettingsError {
         /// What was asked for beside them.
         progress: Progress,
     },
+    /// Futures wait for the NIC, and no thread of it runs it meanwhile.
+    WaitingNeedsThread {
+        /// Which threads run it.
+        progress: Progress,
+    },
     /// Not this many engines.
     Engines {
         /// What was asked for.
@@ -468,6 +473,11 @@ impl fmt::Display for SettingsError {
             Self::EnginesNeedThreads { engines, progress } => write!(
                 f,
                 "{engines} engines need progress thread or hybrid, for each runs on a thread of its own; progress is \
+                 {progress}"
+            ),
+            Self::WaitingNeedsThread { progress } => write!(
+                f,
+                "futures need progress thread or hybrid, for the NIC must run while their tasks wait; progress is \
                  {progress}"
             ),
             Self::Engines { asked } => {

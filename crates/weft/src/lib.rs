@@ -5,6 +5,7 @@
 //! [`verbs`] is the interface: contexts, protection domains, memory regions, queue pairs, completion queues, listeners.
 //! [`stream`] has plain sockets beside them, over the same NIC. [`settings`] are those of the environment, for programs
 //! that want to honour what Weft's provider for libfabric does.
+//! With the feature `tokio` there is a module `tokio`: connecting, accepting and completions as futures.
 //!
 //! # Example
 //! Two queue pairs of one program: a message, then a write into the peer's memory without its help.
@@ -58,5 +59,7 @@ pub mod endpoint;
 pub mod group;
 pub mod settings;
 pub mod stream;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 pub mod verbs;
 pub mod window;

@@ -50,12 +50,22 @@ impl Signal for Readable {
 impl EventChannel {
     pub(super) fn new(opened: Arc<Opened>) -> Result<Self, Error> {
         let readable = Arc::new(Readable(EventFd::new()?));
+        let signal = Arc::clone(&readable) as Arc<dyn Signal>;
+        Self::with_signal(opened, signal, &readable.0)
+    }
+
+    /// One that sets `signal` while it has an event, which makes a descriptor readable.
+    pub(crate) fn with_signal(
+        opened: Arc<Opened>,
+        signal: Arc<dyn Signal>,
+        readable: &impl AsFd,
+    ) -> Result<Self, Error> {
         let descriptor = WaitSet::new()?;
-        descriptor.add(&readable.0, 0)?;
+        descriptor.add(readable, 0)?;
         if !opened.nic.settings().progress.is_automatic() {
             descriptor.add(&opened.network, 1)?;
         }
-        let channel = opened.nic.create_event_channel(readable)?;
+        let channel = opened.nic.create_event_channel(signal)?;
         Ok(Self { channel, descriptor: Arc::new(descriptor), handed_over: Arc::default(), opened })
     }
 

@@ -126,13 +126,24 @@ impl QueuePair {
         let nic = self.domain.nic();
         let done = nic.wait_until(timeout, || self.state() != State::Connecting);
         if !done {
-            nic.abandon(&self.queue_pair);
+            self.abandon();
             return Err(Error::TimedOut(timeout.unwrap_or_default()));
         }
+        self.connected()
+    }
+
+    /// What has become of a connection that was begun, or accepted.
+    pub(crate) fn connected(&self) -> Result<Arc<ConnectionInfo>, Error> {
         if let Some(error) = self.error() {
             return Err(Error::Connection(error));
         }
         self.info().ok_or_else(|| Error::State { state: self.state(), wanted: "connecting" })
+    }
+
+    /// Gives up a connection that is being set up, which is an error of the queue pair then
+    /// ([`ConnectionError::Abandoned`]). Does nothing in any other state, and in a callback.
+    pub fn abandon(&self) {
+        self.domain.nic().abandon(&self.queue_pair);
     }
 
     /// Posts one send request. A Send needs a receive at the peer: [what happens without
