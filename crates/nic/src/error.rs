@@ -45,8 +45,6 @@ pub enum Error {
     },
     /// Things of different protection domains were combined.
     DomainMismatch,
-    /// The shared receive queue completes elsewhere than the queue pair says.
-    CompletionQueueMismatch,
     /// That incoming connection is gone: the peer gave up, or it was not decided in time.
     RequestGone,
     /// That listener was closed.
@@ -89,9 +87,6 @@ impl fmt::Display for Error {
             }
             Self::State { state, wanted } => write!(f, "the queue pair is {state}; it must be {wanted} for this"),
             Self::DomainMismatch => f.write_str("these belong to different protection domains"),
-            Self::CompletionQueueMismatch => {
-                f.write_str("the queue pair must receive on the completion queue of its shared receive queue")
-            }
             Self::OtherNic => f.write_str("the event channel belongs to another NIC: make one of this NIC's context"),
             Self::RequestGone => {
                 f.write_str("the incoming connection is gone: its peer gave up, or it was not accepted in time")

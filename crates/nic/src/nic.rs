@@ -251,7 +251,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     }
 
     /// Makes a receive queue that queue pairs of one domain can share. What is received from it completes on
-    /// `completions`.
+    /// `completions`, or on the receive completion queue of its queue pair where that is another one.
     ///
     /// # Errors
     /// No room at all, or more than the limit.
@@ -277,9 +277,6 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         match &attributes.shared_receives {
             None => check_depth("receive queue depth", attributes.receive_depth as usize, limits.queue_depth)?,
             Some(shared) if shared.domain() != attributes.domain => return Err(Error::DomainMismatch),
-            Some(shared) if !Arc::ptr_eq(shared.completions(), &attributes.receive_completions) => {
-                return Err(Error::CompletionQueueMismatch);
-            }
             Some(_) => {}
         }
         let counted = self.shared.queue_pairs.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {

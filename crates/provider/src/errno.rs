@@ -99,7 +99,6 @@ fn of_error(error: &Error) -> c_int {
         Error::Limit { .. } => FI_ENOSPC,
         Error::Depth { .. }
         | Error::DomainMismatch
-        | Error::CompletionQueueMismatch
         | Error::OtherNic
         | Error::Settings(_)
         | Error::Start(_) => FI_EINVAL,

@@ -29,7 +29,7 @@ impl Uplink<'_> {
     fn receive_whole(&mut self, arrival: Arrival, ulpdu: &[u8], counters: &mut Counters) -> bool {
         let stream = &mut self.stream.hold();
         let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
-        let receives = &mut self.queue_pair.receives().source();
+        let receives = &mut self.queue_pair.receive_source();
         let Some(completion) = stream.receive_whole_send(arrival, &ulpdu[start..], receives) else { return false };
         if completion.length > 0 {
             counters.placed_copied += 1;
@@ -49,7 +49,7 @@ impl Above for Uplink<'_> {
 
     #[inline]
     fn locate(&mut self, arrival: Arrival, demand: Demand, length: u32, head: &[u8]) -> Verdict {
-        self.stream.hold().handle_demanding(arrival, demand, length, head, &mut self.queue_pair.receives().source())
+        self.stream.hold().handle_demanding(arrival, demand, length, head, &mut self.queue_pair.receive_source())
     }
 
     fn placed(&mut self, placement: &Placement, counters: &mut Counters) -> Result<(), Violation> {

@@ -20,7 +20,7 @@ use crate::queues::FIRST_PLACES;
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::queues::event_channel::{EventKind, EventSource};
 use crate::queues::event_count::EventCount;
-use crate::queues::receive_queue::ReceiveQueue;
+use crate::queues::receive_queue::{ReceiveQueue, Source};
 
 /// What a queue pair is made of.
 #[derive(Clone, Debug)]
@@ -69,11 +69,15 @@ pub struct QueuePair {
     send_completions: Arc<CompletionQueue>,
     receives: Arc<ReceiveQueue>,
     shares_receives: bool,
+    /// Where receives complete that come from a shared queue which completes elsewhere.
+    receive_completions: Option<Arc<CompletionQueue>>,
     /// The message endpoint that it belongs to.
     upper: Option<UpperId>,
     /// Its peer reaches no memory before it has shown its identity.
     is_guarded: bool,
     sends_under_way: AtomicUsize,
+    /// Places that requests under way have in the completion queue: those that are signaled.
+    places: AtomicUsize,
     submission: Mutex<Submission>,
     /// The connection, for threads that post: changes with that of the submission.
     shown: HandleCell,
@@ -104,6 +108,10 @@ impl QueuePair {
             let completions = Arc::clone(&attributes.receive_completions);
             Arc::new(ReceiveQueue::new(attributes.domain, attributes.receive_depth as usize, completions))
         };
+        let elsewhere = |shared: &Arc<ReceiveQueue>| {
+            let completions = &attributes.receive_completions;
+            (!Arc::ptr_eq(shared.completions(), completions)).then(|| Arc::clone(completions))
+        };
         Self {
             number,
             domain: attributes.domain,
@@ -111,9 +119,11 @@ impl QueuePair {
             send_completions: Arc::clone(&attributes.send_completions),
             receives: attributes.shared_receives.clone().unwrap_or_else(own),
             shares_receives: attributes.shared_receives.is_some(),
+            receive_completions: attributes.shared_receives.as_ref().and_then(elsewhere),
             upper: None,
             is_guarded: false,
             sends_under_way: AtomicUsize::new(0),
+            places: AtomicUsize::new(0),
             submission: Mutex::new(
                 Rank::Submission,
                 Submission {
@@ -216,6 +226,11 @@ impl QueuePair {
         &self.receives
     }
 
+    /// For one frame: the oldest receive requests, as the stream needs them.
+    pub(crate) fn receive_source(&self) -> Source<'_> {
+        self.receives.source(self.receive_completions.as_deref())
+    }
+
     pub(crate) fn post_receive(&self, registry: &Registry, request: ReceiveRequest) -> Result<(), PostError> {
         if self.shares_receives {
             return Err(PostError::SharedReceiveQueue);
@@ -266,7 +281,8 @@ impl QueuePair {
         submission.connection.filter(|_| ring)
     }
 
-    /// Checks a request, and takes what it needs: a place in both queues, and a pin on its memory.
+    /// Checks a request, and takes what it needs: a place in its queue, one in the completion queue if it is signaled,
+    /// and a pin on its memory.
     fn admit(&self, registry: &Registry, request: &SendRequest, open: bool) -> Result<(), PostError> {
         if !open {
             // Its end has begun, though the state does not say so yet.
@@ -277,12 +293,17 @@ impl QueuePair {
         if self.sends_under_way.load(Ordering::Acquire) >= self.send_depth {
             return Err(PostError::QueueFull { depth: self.send_depth });
         }
-        if !self.send_completions.reserve(1) {
+        if request.signaled && !self.send_completions.reserve(1) {
             return Err(PostError::CompletionQueueFull { capacity: self.send_completions.capacity() });
         }
         if let Err(error) = self.pin(registry, &request.operation) {
-            self.send_completions.release(1);
+            if request.signaled {
+                self.send_completions.release(1);
+            }
             return Err(error);
+        }
+        if request.signaled {
+            self.places.fetch_add(1, Ordering::AcqRel);
         }
         self.sends_under_way.fetch_add(1, Ordering::AcqRel);
         Ok(())
@@ -301,7 +322,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// The same for one that completes later: it has a place in both queues, as if it had been submitted.
+    /// The same for one that completes later: it has its places, as if it had been submitted.
     pub(crate) fn admit_owed(&self, registry: &Registry, request: &SendRequest) -> Result<(), PostError> {
         let submission = self.submission.lock();
         self.admit(registry, request, submission.open)
@@ -311,7 +332,9 @@ impl QueuePair {
     pub(crate) fn withdraw(&self, registry: &Registry, request: &SendRequest) {
         unpin(registry, &request.operation);
         self.sends_under_way.fetch_sub(1, Ordering::AcqRel);
-        self.send_completions.release(1);
+        if request.signaled && self.take_place() {
+            self.send_completions.release(1);
+        }
     }
 
     /// A request has passed the queues, and is complete; or it goes through them, as if nothing had been.
@@ -494,16 +517,24 @@ impl QueuePair {
         submission.requests.clear();
     }
 
-    /// A send request has ended.
+    /// Takes a place in the completion queue that a request under way has.
+    fn take_place(&self) -> bool {
+        let taken = self.places.fetch_update(Ordering::AcqRel, Ordering::Acquire, |places| places.checked_sub(1));
+        taken.is_ok()
+    }
+
+    /// A send request has ended. One that is not signaled has failed, and has no place yet.
     pub(crate) fn complete_send(&self, completion: Completion) {
         self.sends_under_way.fetch_sub(1, Ordering::AcqRel);
+        if !self.take_place() {
+            self.send_completions.reserve_beyond();
+        }
         self.send_completions.push(WorkCompletion { queue_pair: self.number, completion });
     }
 
     /// This many send requests have succeeded, and are not signaled.
     pub(crate) fn complete_silently(&self, count: usize) {
         self.sends_under_way.fetch_sub(count, Ordering::AcqRel);
-        self.send_completions.release(count);
     }
 
     /// A send request comes to nothing: the connection is over.
@@ -513,7 +544,8 @@ impl QueuePair {
     }
 
     pub(crate) fn complete_receive(&self, completion: Completion) {
-        self.receives.completions().push(WorkCompletion { queue_pair: self.number, completion });
+        let completions = self.receive_completions.as_ref().unwrap_or_else(|| self.receives.completions());
+        completions.push(WorkCompletion { queue_pair: self.number, completion });
     }
 
     /// Why the connection is about to end. The first reason stays.
@@ -602,66 +634,4 @@ fn flushed(id: u64, kind: CompletionKind) -> Completion {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::queues::completion_queue::CompletionSink;
-
-    use super::*;
-
-    #[test]
-    fn a_queue_pair_is_guarded_and_a_message_endpoints_only_if_that_is_said() {
-        let event_count = Arc::new(EventCount::default());
-        let completions = Arc::new(CompletionQueue::new(4, Arc::clone(&event_count)));
-        let attributes = QueuePairAttributes {
-            domain: DomainId(1),
-            send_completions: Arc::clone(&completions),
-            receive_completions: completions,
-            send_depth: 2,
-            receive_depth: 2,
-            shared_receives: None,
-        };
-        let make = || QueuePair::new(QueuePairNumber(1), &attributes, Arc::clone(&event_count));
-        assert!(!make().is_guarded() && make().upper().is_none());
-        assert!(make().guarded(true).is_guarded() && !make().guarded(false).is_guarded());
-        let upper = UpperId { endpoint: 1, link: crate::ids::LinkKey(2), id: 3 };
-        let both = make().with_upper(upper).guarded(true);
-        assert!(both.is_guarded() && both.upper().is_some());
-    }
-
-    #[derive(Default)]
-    struct Told {
-        ids: std::sync::Mutex<Vec<u64>>,
-        ended: AtomicUsize,
-    }
-
-    impl CompletionSink for Told {
-        fn complete(&self, completion: WorkCompletion) {
-            self.ids.lock().unwrap().push(completion.id);
-        }
-
-        fn connection_ended(&self, _queue_pair: QueuePairNumber) {
-            self.ended.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn a_sink_has_room_for_all_and_is_told_of_the_end() {
-        let (event_count, told) = (Arc::new(EventCount::default()), Arc::new(Told::default()));
-        let sink = Arc::clone(&told) as Arc<dyn CompletionSink>;
-        let completions = Arc::new(CompletionQueue::into_sink(sink, Arc::clone(&event_count)));
-        assert!(completions.reserve(usize::MAX) && completions.reserve(usize::MAX));
-        completions.release(usize::MAX);
-        let attributes = QueuePairAttributes {
-            domain: DomainId(1),
-            send_completions: Arc::clone(&completions),
-            receive_completions: Arc::clone(&completions),
-            send_depth: 2,
-            receive_depth: 2,
-            shared_receives: None,
-        };
-        let queue_pair = QueuePair::new(QueuePairNumber(1), &attributes, event_count);
-        queue_pair.complete_receive(flushed(5, CompletionKind::Receive));
-        assert!(completions.is_empty() && completions.take().is_none(), "it keeps nothing");
-        queue_pair.finish(&Registry::new(1, weft_memory::Limits::default()), None);
-        assert_eq!((&told.ids.lock().unwrap()[..], told.ended.load(Ordering::Relaxed)), (&[5][..], 1));
-    }
-}
+mod tests;

@@ -55,7 +55,7 @@ impl ReceiveQueue {
         self.domain
     }
 
-    /// Where receives from this queue complete.
+    /// Where receives from this queue complete, but for queue pairs that receive on another one.
     #[must_use]
     pub fn completions(&self) -> &Arc<CompletionQueue> {
         &self.completions
@@ -127,18 +127,29 @@ impl ReceiveQueue {
         self.completions.release(count);
     }
 
-    /// For one frame: the oldest requests, as the stream needs them.
-    pub(crate) fn source(&self) -> Source<'_> {
-        Source(self)
+    /// For one frame: the oldest requests, as the stream needs them. They complete `elsewhere`, if that is given.
+    pub(crate) fn source<'a>(&'a self, elsewhere: Option<&'a CompletionQueue>) -> Source<'a> {
+        Source { queue: self, elsewhere }
     }
 }
 
 /// A [`ReceiveSource`] over a queue that application threads post to meanwhile.
-pub(crate) struct Source<'a>(&'a ReceiveQueue);
+pub(crate) struct Source<'a> {
+    queue: &'a ReceiveQueue,
+    /// Where what is taken completes, if not where the queue says. Its place moves there, if there is room: without,
+    /// it is as if no receive were posted.
+    elsewhere: Option<&'a CompletionQueue>,
+}
 
 impl ReceiveSource for Source<'_> {
     fn take(&mut self) -> Option<ReceiveRequest> {
-        let mut waiting = self.0.waiting.lock();
+        let mut waiting = self.queue.waiting.lock();
+        if let Some(elsewhere) = self.elsewhere {
+            if waiting.requests.is_empty() || !elsewhere.reserve(1) {
+                return None;
+            }
+            self.queue.completions.release(1);
+        }
         let taken = waiting.requests.pop_front();
         if waiting.requests.len() < waiting.low_water {
             waiting.tell_low();

@@ -105,7 +105,8 @@ impl Context {
     }
 
     /// Makes a completion queue with room for `capacity` completions: those that wait to be polled and those of work
-    /// requests under way.
+    /// requests under way, but for sends that are not signaled. Such sends have a completion only if they fail, and it
+    /// comes on top.
     ///
     /// # Errors
     /// A capacity of zero, or above the limit; no more descriptors.
@@ -329,11 +330,12 @@ impl ProtectionDomain {
     }
 
     /// Makes a queue pair with a completion queue for sends and one for receives, and on demand with receives that it
-    /// shares with others.
+    /// shares with others. Receives that it takes from a shared queue complete on `receive_completions`, too. Where
+    /// that is another one than the shared queue was made with, and is full when a message comes, it is as if no
+    /// receive were posted.
     ///
     /// # Errors
-    /// As before; or the shared receive queue belongs to another domain, or completes on another queue than
-    /// `receive_completions`.
+    /// As before; or the shared receive queue belongs to another domain.
     pub fn create_queue_pair_with(
         &self,
         send_completions: &CompletionQueue,
@@ -352,8 +354,8 @@ impl ProtectionDomain {
         Ok(QueuePair::new(self.clone(), queue_pair))
     }
 
-    /// Makes a receive queue that queue pairs of this domain can share. What is received from it completes on
-    /// `completions`.
+    /// Makes a receive queue that queue pairs of this domain can share. What is posted takes a place in `completions`,
+    /// where it completes, too, for queue pairs that receive there.
     ///
     /// # Errors
     /// A depth of zero, or above the limit.

@@ -230,6 +230,12 @@ impl SharedReceiveQueue {
         Arc::clone(&self.queue)
     }
 
+    /// Its protection domain.
+    #[must_use]
+    pub fn domain(&self) -> &ProtectionDomain {
+        &self.domain
+    }
+
     /// Posts a receive, for whichever queue pair needs it first.
     ///
     /// # Errors

@@ -108,18 +108,117 @@ fn queue_pairs_share_receives() {
 }
 
 #[test]
-fn a_shared_queue_belongs_to_its_domain_and_completion_queue() {
+fn a_shared_queue_belongs_to_its_domain() {
     let context = Context::open().unwrap();
     let [domain, other] = [(), ()].map(|()| context.allocate_protection_domain().unwrap());
-    let [completions, elsewhere] = [(), ()].map(|()| context.create_completion_queue(8).unwrap());
+    let completions = context.create_completion_queue(8).unwrap();
     let shared = domain.create_shared_receive_queue(&completions, 4).unwrap();
     let options = QueuePairOptions::default();
-    let made = |domain: &ProtectionDomain, receives| {
-        domain.create_queue_pair_with(&completions, receives, Some(&shared), &options).map(drop)
+    let made = |domain: &ProtectionDomain| {
+        domain.create_queue_pair_with(&completions, &completions, Some(&shared), &options).map(drop)
     };
-    assert_eq!(made(&other, &completions), Err(Error::DomainMismatch));
-    assert_eq!(made(&domain, &elsewhere), Err(Error::CompletionQueueMismatch));
-    assert_eq!(made(&domain, &completions), Ok(()));
+    assert_eq!(made(&other), Err(Error::DomainMismatch));
+    assert_eq!(made(&domain), Ok(()));
+}
+
+/// A connection whose passive end takes from a shared queue and receives on a completion queue of its own.
+fn on_a_queue_of_its_own(
+    kind: Kind,
+    context: &Context,
+    shared: &SharedReceiveQueue,
+    sends: &CompletionQueue,
+    receives: &CompletionQueue,
+) -> [QueuePair; 2] {
+    let domain = shared.domain();
+    let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+    let options = QueuePairOptions { send_depth: 16, receive_depth: 16 };
+    let active = domain.create_queue_pair(sends, &options).unwrap();
+    let passive = domain.create_queue_pair_with(sends, receives, Some(shared), &options).unwrap();
+    active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+    listener.accept(PATIENCE).unwrap().accept(&passive, &[]).unwrap();
+    active.wait_connected(PATIENCE).unwrap();
+    [active, passive]
+}
+
+#[test]
+fn queue_pairs_on_one_shared_queue_have_their_own_completion_queues() {
+    each_kind(|kind| {
+        let context = kind.context();
+        let domain = context.allocate_protection_domain().unwrap();
+        let make = |capacity| context.create_completion_queue(capacity).unwrap();
+        let (sends, of_shared, own) = (make(64), make(4), [make(2), make(2)]);
+        let shared = domain.create_shared_receive_queue(&of_shared, 4).unwrap();
+        let pairs = own.each_ref().map(|own| on_a_queue_of_its_own(kind, &context, &shared, &sends, own));
+        (0..4).for_each(|id| shared.post_receive(id, &[]).unwrap());
+        // Its places are taken, and move to where the receives complete.
+        assert_eq!(shared.post_receive(4, &[]), Err(PostError::QueueFull { depth: 4 }));
+        for id in 0..200 {
+            let at = id as usize % 3 % 2;
+            pairs[at][0].post(WorkRequest::send_inline(&[]).unwrap().unsignaled()).unwrap();
+            let received = own[at].wait(PATIENCE).expect("a message in time");
+            assert_eq!((received.id, received.queue_pair), (id, pairs[at][1].number()));
+            assert!(of_shared.is_empty() && own[1 - at].is_empty());
+            shared.post_receive(id + 4, &[]).unwrap();
+        }
+        assert_eq!(shared.close(), [200, 201, 202, 203]);
+        // All places are free again.
+        let again = domain.create_shared_receive_queue(&of_shared, 4).unwrap();
+        (0..4).for_each(|id| again.post_receive(id, &[]).unwrap());
+    });
+}
+
+/// Where the queue has no room, it is as if no receive were posted: over iWARP that ends the connection, and nothing is
+/// lost of what was there.
+#[test]
+fn a_receive_from_a_shared_queue_finds_no_room_in_a_full_completion_queue() {
+    let kind = Kind::plain(Progress::Hybrid);
+    let context = kind.context();
+    let domain = context.allocate_protection_domain().unwrap();
+    let make = |capacity| context.create_completion_queue(capacity).unwrap();
+    let (sends, of_shared, own) = (make(64), make(8), make(2));
+    let shared = domain.create_shared_receive_queue(&of_shared, 8).unwrap();
+    let [active, passive] = on_a_queue_of_its_own(kind, &context, &shared, &sends, &own);
+    (0..5).for_each(|id| shared.post_receive(id, &[]).unwrap());
+    for _ in 0..3 {
+        active.post(WorkRequest::send_inline(&[]).unwrap().unsignaled()).unwrap();
+    }
+    assert!(context.wait_until(PATIENCE, || passive.state().has_ended()));
+    let ids = [own.poll(), own.poll(), own.poll()].map(|completion| completion.map(|completion| completion.id));
+    assert_eq!(ids, [Some(0), Some(1), None]);
+    assert_eq!(shared.len(), 3);
+}
+
+#[test]
+fn sends_that_are_not_signaled_take_no_place_and_are_told_when_they_fail() {
+    each_kind(|kind| {
+        let context = kind.context();
+        let domain = context.allocate_protection_domain().unwrap();
+        let [small, large] = [1, 64].map(|capacity| context.create_completion_queue(capacity).unwrap());
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        let options = QueuePairOptions { send_depth: 16, receive_depth: 16 };
+        let active = domain.create_queue_pair(&small, &options).unwrap();
+        let passive = domain.create_queue_pair(&large, &options).unwrap();
+        active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+        listener.accept(PATIENCE).unwrap().accept(&passive, &[]).unwrap();
+        active.wait_connected(PATIENCE).unwrap();
+        let (window, sink) = (domain.allocate(8, ALL).unwrap(), domain.allocate(8, ALL).unwrap());
+        let write = |id| WorkRequest::write_inline(b"12345678", window.remote(0)).unwrap().id(id);
+        for round in 0..10 {
+            active.post_list((0..15).map(|id| write(id).unsignaled()).chain([write(100 + round)])).unwrap();
+            assert_eq!(small.wait(PATIENCE).map(|completion| completion.id), Some(100 + round));
+        }
+        // Reads of memory that is not there: the first one fails, the others are flushed, and all are told.
+        let gone = domain.allocate(8, ALL).unwrap();
+        let remote = gone.remote(0);
+        drop(gone);
+        let read = |id| WorkRequest::read(sink.slice(..).unwrap(), remote).id(id).unsignaled();
+        active.post_list((0..8).map(read)).unwrap();
+        for id in 0..8 {
+            let failed = small.wait(PATIENCE).expect("a completion in time");
+            assert!(failed.id == id && failed.status != Status::Success, "{failed:?}");
+        }
+        assert!(small.is_empty());
+    });
 }
 
 #[test]
