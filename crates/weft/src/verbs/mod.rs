@@ -19,14 +19,9 @@
 //! has exactly one completion, but for sends that are not signaled and succeed.
 //!
 //! # Sends and receives
-//! Post a receive before the peer sends. A Send for which none is posted ends an iWARP connection (RFC 5041 section
-//! 7.1). Over Edge it waits, as on a reliable connection with unlimited retries, and what the peer has posted behind
-//! it waits too; how many Sends the peer may have under way is therefore best agreed between the programs, by
-//! credits. What such a Send does not hold up are answers: Reads and atomics of the side that has no receive
-//! complete, and may so overtake Writes that the peer has posted behind its Send. About a thousand segments of
-//! answers (1.4 MB with an MTU of 1500), and answers to 64 Reads at least, get past it; then they wait for a receive
-//! as well. Nor does it hold up the end of the connection: [`QueuePair::disconnect`] gives a Send up for which no
-//! receive is posted within [`Settings::close_timeout`].
+//! Post a receive before the peer sends. A Send for which none is posted ends the connection over iWARP and shared
+//! memory (RFC 5041 section 7.1), and waits over Edge. How many Sends the peer may have under way is therefore agreed
+//! between the programs, by credits: [`receives_and_credits`] says how.
 //!
 //! # Waiting for many connections
 //! [`QueuePair::connect`], [`Listener::accept`] and [`CompletionQueue::wait`] block. A thread that has more than one
@@ -108,6 +103,7 @@ mod memory_region;
 mod opened;
 mod peer_address;
 mod queue_pair;
+pub mod receives_and_credits;
 mod work_request;
 
 pub use completion_queue::{CompletionQueue, WaitError};

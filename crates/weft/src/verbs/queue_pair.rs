@@ -147,7 +147,7 @@ impl QueuePair {
     }
 
     /// Posts one send request. A Send needs a receive at the peer: [what happens without
-    /// one](crate::verbs#sends-and-receives).
+    /// one](super::receives_and_credits#a-message-that-finds-none).
     ///
     /// # Errors
     /// It was not taken, and nothing of it happens.
