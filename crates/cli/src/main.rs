@@ -110,7 +110,8 @@ fn main() -> ExitCode {
 }
 
 impl Command {
-    /// Whether a user has started it, and not another process of the command, which was checked.
+    /// Whether settings must be right for it: a user has started it, and not another process of the command, which was
+    /// checked.
     fn is_users(&self) -> bool {
         match self {
             Self::Demo(_)
@@ -123,7 +124,9 @@ impl Command {
             | Self::Run(_)
             | Self::Stat(_)
             | Self::Wan(_) => true,
-            Self::DemoPeer { .. }
+            // It says itself what is wrong with settings.
+            Self::Doctor(_)
+            | Self::DemoPeer { .. }
             | Self::Man(_)
             | Self::Interop(_)
             | Self::PerfPeer

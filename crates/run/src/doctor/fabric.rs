@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use weft::settings::Note;
 use weft_command::provider::Provider;
 use weft_libfabric::Library;
 
@@ -18,37 +19,11 @@ const PATH: &str = "FI_PROVIDER_PATH";
 const CHOICE: &str = "FI_PROVIDER";
 /// The file that libfabric looks for.
 const FILE: &str = "libweft-fi.so";
+/// The manual page of the provider.
+const PAGE: &str = "fi_weft";
 
 /// How long libfabric may take to load the provider: it takes some milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// Names of the provider's parameters, behind `FI_WEFT_`. A test compares them with docs/mpi/README.md.
-const PARAMETERS: [&str; 24] = [
-    "INTERFACE",
-    "RAILS",
-    "FLOWS",
-    "TRANSPORT",
-    "LEND",
-    "PORT",
-    "SHORT",
-    "STREAM",
-    "ALONE",
-    "EAGER",
-    "FRAGMENT",
-    "CREDITS",
-    "UNEXPECTED",
-    "UNEXPECTED_MESSAGES",
-    "PROGRESS",
-    "ENGINES",
-    "KEY",
-    "SPIN",
-    "ADAPTIVE",
-    "CONNECT_TIMEOUT",
-    "REPLY_TIMEOUT",
-    "PEER_TIMEOUT",
-    "IDLE_TIMEOUT",
-    "LINGER",
-];
 
 /// Which provider programs of a shell get.
 pub(super) struct Fabric<'a> {
@@ -116,13 +91,17 @@ impl<'a> Fabric<'a> {
         })
     }
 
-    /// `FI_WEFT_*` that the provider does not know.
-    fn parameters(&self) -> impl Iterator<Item = Finding> {
-        let unknown = self.shell.with_prefix("FI_WEFT_").filter(|name| !PARAMETERS.contains(name));
-        unknown.map(|name| {
-            Topic::Libfabric
-                .note(format!("Weft's provider does not know FI_WEFT_{name}"), "fi_info -e lists those that it knows")
-        })
+    /// What is wrong with `FI_WEFT_*`: the provider reads them as this does.
+    fn parameters(&self) -> Vec<Finding> {
+        let given = self.shell.all().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        match weft::settings::read(given) {
+            Ok(read) => {
+                let note =
+                    |note: &Note| Topic::Libfabric.note(note.to_string(), format!("man {PAGE} has all settings"));
+                read.notes.iter().map(note).collect()
+            }
+            Err(wrong) => vec![Topic::Libfabric.problem(wrong.to_string(), format!("man {PAGE} has all settings"))],
+        }
     }
 }
 
@@ -225,7 +204,6 @@ fn judge(out: &[u8], complaints: &[u8], is_needed: bool) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::fs;
 
     use super::super::finding::Grade;
@@ -291,11 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_have_the_same_parameters() {
-        let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mpi/README.md")).unwrap();
-        let (_, table) = page.split_once("| `FI_WEFT_...` |").unwrap();
-        let rows = table.lines().skip(2).map_while(|line| line.strip_prefix("| `")?.split_once('`'));
-        let named: BTreeSet<_> = rows.map(|(name, _)| name).collect();
-        assert_eq!(named, BTreeSet::from(PARAMETERS));
+    fn an_impossible_setting_is_a_problem() {
+        let shell = Shell::with([("FI_WEFT_TRANSPORT", "pigeon")]);
+        let found = Fabric::new(&shell).parameters();
+        assert!(matches!(&found[..], [one] if one.grade == Grade::Problem && one.text.contains("pigeon")), "{found:?}");
     }
 }

@@ -27,6 +27,11 @@ impl Shell {
         parts.filter(|part| !part.is_empty()).map(PathBuf::from).collect()
     }
 
+    /// All variables, with their values.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Names of variables that are set and begin so, without that beginning.
     pub(super) fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
