@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod links;
+mod receiver;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +12,14 @@ use std::net::SocketAddr;
 use weft_base::{Gather, Random, RegionId, Slice, Time};
 use weft_edge::{
     Batch, Confirmation, Connection, Ending, Established, Event, Meta, Options, Piece, RailAddress, RailState, Segment,
-    Settings, Sink, Source, Verdict,
+    Settings, Source,
 };
 use weft_wire::Crc32c;
 use weft_wire::ddp::{Header, Target};
 use weft_wire::edge::{ConnectionId, setup};
 
 use links::{Link, address_on, link_between};
+use receiver::Receiver;
 
 /// Faults of the network.
 #[derive(Clone, Debug)]
@@ -203,103 +205,6 @@ impl Source for Sender {
         let behind = self.inline.len().min(9);
         self.header.extend(self.inline.drain(..behind));
         Some(Segment { header: &self.header, bytes: &self.inline, gather, is_steady: true, ack_now, options })
-    }
-}
-
-/// Everything that one side has received, and the rules about it.
-pub(crate) struct Receiver {
-    /// Placed positions: disjoint runs, by start.
-    runs: BTreeMap<u64, u64>,
-    pub(crate) placed: u64,
-    /// Positions after segments with the Last flag.
-    ends: BTreeSet<u64>,
-    /// Untagged messages for which receives are posted.
-    posted: u32,
-    /// Claims to have placed segments that it has not: for the test of the tests.
-    pub(crate) lies: bool,
-    put_off: u64,
-    random: Random,
-    pub(crate) wants_receives: bool,
-    knows_fences: bool,
-    /// Segments that were received and waited for others.
-    pub(crate) fenced: u64,
-}
-
-impl Receiver {
-    fn new(faults: &Faults, seed: u64) -> Self {
-        let posted = if faults.receives == 0 { u32::MAX } else { faults.receives as u32 };
-        let random = Random::new(seed);
-        let (runs, ends) = (BTreeMap::new(), BTreeSet::new());
-        let (put_off, knows_fences) = (faults.put_off, faults.fences > 0);
-        let (placed, lies, wants_receives, fenced) = (0, false, false, 0);
-        Self { runs, ends, placed, posted, lies, put_off, random, wants_receives, knows_fences, fenced }
-    }
-
-    /// All positions below this are placed.
-    pub(crate) fn in_place(&self) -> u64 {
-        self.runs.get(&0).copied().unwrap_or(0)
-    }
-
-    /// Adds a run; returns false when all of it was there.
-    fn add(&mut self, start: u64, end: u64) -> bool {
-        let before = self.runs.range(..=start).next_back().map(|(from, to)| (*from, *to));
-        if before.is_some_and(|(_, to)| to >= end) {
-            return false;
-        }
-        let (mut from, mut to) = (start, end);
-        let touching: Vec<u64> =
-            self.runs.range(..=end).filter(|(_, to)| **to >= start).map(|(from, _)| *from).collect();
-        let mut there = 0;
-        for old in touching {
-            let old_to = self.runs.remove(&old).unwrap();
-            there += old_to.min(end).saturating_sub(old.max(start));
-            (from, to) = (from.min(old), to.max(old_to));
-        }
-        self.runs.insert(from, to);
-        self.placed += end - start - there;
-        true
-    }
-}
-
-impl Sink for Receiver {
-    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict {
-        let header = Header::parse(ulpdu).expect("a header that passed the check");
-        let payload = &ulpdu[header.length()..];
-        let end = position + payload.len() as u64 + u64::from(header.last);
-        if self.lies && position > 2000 {
-            self.lies = false;
-            return Verdict::Placed;
-        }
-        let known = self.runs.range(..=position).next_back().is_some_and(|(_, to)| *to >= end && end > position);
-        if known {
-            return Verdict::Duplicate;
-        }
-        if Crc32c::of(payload) != crc {
-            return Verdict::BadPayload;
-        }
-        // A part of a segment has the options of the whole.
-        assert!(options.after <= position && (options.after == 0 || self.knows_fences), "{options:?} at {position}");
-        self.fenced += u64::from(options.after > 0);
-        if options.after > self.in_place() || hit(&mut self.random, self.put_off) {
-            return Verdict::Later;
-        }
-        let (number, offset) = match header.target {
-            Target::Tagged { offset, .. } => (0, offset),
-            Target::Untagged { number, offset, .. } => {
-                if number.0 > self.posted {
-                    self.wants_receives = true;
-                    return Verdict::NotReady;
-                }
-                (u64::from(number.0), u64::from(offset))
-            }
-        };
-        for (at, value) in (offset..).zip(payload) {
-            assert_eq!(*value, byte(number, at), "byte {at} of message {number}");
-        }
-        if header.last {
-            self.ends.insert(end);
-        }
-        if self.add(position, end) || end == position { Verdict::Placed } else { Verdict::Duplicate }
     }
 }
 
