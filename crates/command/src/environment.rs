@@ -30,9 +30,8 @@ pub fn parameters() -> Parameters {
 
 /// The names of all variables with their defaults, for the help of the command.
 pub fn help() -> String {
-    let mut help = String::from(
-        "Environment, which libweft-fi.so, libweft-mpi.so and weft perf read alike; fi_weft(7) says what it does:\n",
-    );
+    let mut help =
+        String::from("Environment (see fi_weft(7)); libweft-fi.so, libweft-mpi.so and weft perf read it alike:\n");
     for variable in VARIABLES.iter().filter(|variable| variable.audience == Audience::Users) {
         // Writing to a string does not fail.
         let _ = writeln!(help, "  {:<22} default {}", variable.written(), variable.default);
@@ -44,7 +43,7 @@ pub fn help() -> String {
     );
     let tuning = VARIABLES.iter().filter(|variable| variable.audience == Audience::Tuning);
     let keys: Vec<_> = tuning.map(|variable| format!("{} ({})", variable.key(), variable.default)).collect();
-    for keys in keys.chunks(5) {
+    for keys in keys.chunks(3) {
         let _ = writeln!(help, "    {}", keys.join(", "));
     }
     help
@@ -68,6 +67,6 @@ mod tests {
             assert!(help.lines().any(has), "{}: {help}", variable.name);
         }
         assert!(help.contains("FI_WEFT_TUNE "), "{help}");
-        assert!(help.lines().all(|line| line.len() <= 120), "{help}");
+        assert!(help.lines().all(|line| line.len() <= 90), "{help}");
     }
 }
