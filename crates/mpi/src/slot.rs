@@ -56,8 +56,8 @@ impl Slot {
         self.calls.begun()
     }
 
-    /// Takes what has come, unless the program has made a call since `calls` of them had begun. Returns whether nothing
-    /// is left to be done.
+    /// Processes messages that arrived, unless the program has begun a call since there were `calls`. Returns whether
+    /// nothing is left to be done.
     pub(crate) fn serve(&self, calls: u64) -> bool {
         while self.has_unread() {
             if self.calls() != calls {
@@ -91,7 +91,7 @@ impl Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         self.0.calls.leave();
-        // No bell has rung for what has come meanwhile.
+        // Messages that arrived during the call rang no bell.
         if BELL.is_armed() && self.0.has_unread() {
             BELL.ring();
         }

@@ -30,8 +30,8 @@ impl Server {
         Ok(server)
     }
 
-    /// A client that comes too early gives up, and a connection to try out would be taken for the client. Whoever
-    /// started this side ends it when it takes too long.
+    /// A client that comes too early gives up, and a connection to try out would be taken for the client. The
+    /// session ends this side when it takes too long.
     fn await_listening(&mut self) -> Result<(), String> {
         let program = self.program;
         while !is_listening(self.port) {

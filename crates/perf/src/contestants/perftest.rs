@@ -17,7 +17,7 @@ use crate::model::contestant::{Contestant, Side, other};
 use crate::model::job::{Job, Kind, Operation, Role};
 use crate::model::measure::{Measured, childrens_cpu, per_gb};
 
-/// What carries connections when nothing is said, as of the library.
+/// What carries connections by default, as of the library.
 const USUAL: &str = "edge";
 
 pub(crate) struct Perftest;
@@ -79,7 +79,7 @@ fn carrier(variant: Option<&str>) -> Result<Transport, String> {
     })
 }
 
-/// As Weft's own client has it when nothing is said.
+/// As Weft's own client has it by default.
 fn operation(job: &Job) -> Operation {
     job.operation.unwrap_or(if job.kind == Kind::Bandwidth { Operation::Write } else { Operation::Send })
 }

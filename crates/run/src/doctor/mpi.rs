@@ -51,8 +51,8 @@ fn lists(value: &str, component: &str) -> bool {
     names.split(',').any(|name| name.trim() == component) != is_exclusion
 }
 
-/// Variables of the shell that have a library use something else. They are problems: where nothing is said, `weft run`
-/// sets what is right.
+/// Variables of the shell that have a library use something else. They are problems: without them `weft run` sets
+/// what is right.
 pub(super) fn choices(shell: &Shell) -> impl Iterator<Item = Finding> {
     CHOICES.iter().filter_map(|choice| {
         let value = shell.get(choice.name).filter(|value| !(choice.is_right)(value))?;

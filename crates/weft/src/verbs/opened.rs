@@ -17,13 +17,13 @@ pub(crate) struct Opened {
     pub(crate) network: OwnedFd,
 }
 
-/// Whether a queue was armed, so that the NIC's own thread runs the NIC, and nobody has looked at the queue since.
+/// Whether a queue was armed, so that the NIC's own thread runs the NIC, and was not polled since.
 #[derive(Debug, Default)]
 pub(crate) struct HandedOver(AtomicBool);
 
 impl HandedOver {
     /// Whether it was, which it is no longer. A poll that finds nothing right after arming leaves the NIC to its
-    /// thread: running it would take it back from there, and then nobody runs it until the thread finds that the caller
+    /// thread: running it would take it back from there, and then no thread runs it until that one finds that the caller
     /// is away.
     #[inline]
     pub(crate) fn take(&self) -> bool {
