@@ -97,11 +97,9 @@ fn of_attempt(attempt: &Attempt) -> c_int {
 fn of_error(error: &Error) -> c_int {
     match error {
         Error::Limit { .. } => FI_ENOSPC,
-        Error::Depth { .. }
-        | Error::DomainMismatch
-        | Error::OtherNic
-        | Error::Settings(_)
-        | Error::Start(_) => FI_EINVAL,
+        Error::Depth { .. } | Error::DomainMismatch | Error::OtherNic | Error::Settings(_) | Error::Start(_) => {
+            FI_EINVAL
+        }
         Error::State { .. } | Error::ListenerGone | Error::Forked | Error::InCallback => FI_EOPBADSTATE,
         Error::RequestGone => FI_ECONNABORTED,
         Error::Port(error) => of_port(error),
