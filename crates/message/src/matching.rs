@@ -1,9 +1,10 @@
 //! Matches messages with receives.
 //!
-//! A message matches the oldest posted receive that accepts it, and a receive the oldest message that it accepts. Posted
-//! receives are in hash tables, one for each set of ignored bits of the tag. Messages with one source and one tag are in
-//! a hash table. All messages are in a list too, in order: a search for several tags or sources walks it, and when the
-//! walk was long, later ones use an index. A number that grows with each receive decides which of two is older.
+//! A message matches the oldest posted receive that accepts it, and a receive the oldest message that it accepts.
+//! Posted receives are in hash tables, one for each set of ignored bits of the tag. Messages with one source and one
+//! tag are in a hash table. All messages are in a list too, in order: a search for several tags or sources walks it,
+//! and when the walk was long, later ones use an index. A number that grows with each receive decides which of two is
+//! older.
 
 mod classes;
 mod indexes;

@@ -1,7 +1,7 @@
 //! Unexpected messages by what receives from any source, or of several tags, ask for.
 //!
-//! Such a receive walks over all messages, oldest first, until one matches. When a walk was long, its kind (any source or
-//! one; which bits of the tag are ignored) gets an index, in which later receives of this kind find their message at
+//! Such a receive walks over all messages, oldest first, until one matches. When a walk was long, its kind (any source
+//! or one; which bits of the tag are ignored) gets an index, in which later receives of this kind find their message at
 //! once. An index holds all messages. A message that another receive took is removed from it when it would be found.
 
 use hashbrown::HashMap;
