@@ -23,8 +23,8 @@ pub(crate) struct HandedOver(AtomicBool);
 
 impl HandedOver {
     /// Whether it was, which it is no longer. A poll that finds nothing right after arming leaves the NIC to its
-    /// thread: running it would take it back from there, and then no thread runs it until that one finds that the caller
-    /// is away.
+    /// thread: running it would take it back from there, and then no thread runs it until that one finds the caller
+    /// away.
     #[inline]
     pub(crate) fn take(&self) -> bool {
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
