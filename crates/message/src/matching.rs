@@ -155,8 +155,7 @@ impl<P, U> Matcher<P, U> {
     #[must_use]
     pub fn find_posted(&self, source: PeerId, tag: Option<u64>) -> Option<PostedId> {
         let message = Exact::new(Some(source), tag);
-        let candidates = self.posted_classes.candidates(&self.posted, message);
-        candidates.min_by_key(|id| self.posted[*id].order)
+        self.posted_classes.oldest(&self.posted, message, |posted| posted.order)
     }
 
     /// The oldest posted receive for which `is_it` holds. Walks all of them.

@@ -10,6 +10,9 @@ use super::pattern::{Exact, Pattern};
 use crate::chains::{Chained, Chains};
 use crate::hash::Seeded;
 
+/// Classes without receives that are kept: a program uses the same masks again.
+const MOST_IDLE: usize = 16;
+
 struct Class<K> {
     ignore: u64,
     queues: Chains<K>,
@@ -26,18 +29,36 @@ impl<K: Key> Class<K> {
         if exact.is_from_any_source() { &mut self.from_any_source } else { &mut self.from_one_source }
     }
 
-    /// The oldest receive for the message from its source, and the oldest one from any source.
-    fn firsts<T: Chained<K, By = Exact>>(&self, slots: &SlotMap<K, T>, message: Exact) -> [Option<K>; 2] {
-        if self.ignore != 0 && !message.is_tagged() {
-            return [None; 2];
+    const fn has_receives(&self) -> bool {
+        self.from_one_source + self.from_any_source > 0
+    }
+
+    /// The oldest receive that accepts the message.
+    fn oldest<T: Chained<K, By = Exact>>(
+        &self,
+        slots: &SlotMap<K, T>,
+        message: Exact,
+        age: impl Fn(&T) -> u64,
+    ) -> Option<K> {
+        if !self.has_receives() || (self.ignore != 0 && !message.is_tagged()) {
+            return None;
         }
         let message = message.without_bits(self.ignore);
         let first = |count, exact| if count > 0 { self.queues.first(slots, exact) } else { None };
-        [first(self.from_one_source, message), first(self.from_any_source, message.without_source())]
+        let of_source = first(self.from_one_source, message);
+        older(slots, of_source, first(self.from_any_source, message.without_source()), age)
     }
 }
 
-/// The classes that have receives, and the one of receives that ignore nothing.
+/// The one of two receives that was posted first.
+fn older<K: Key, T>(slots: &SlotMap<K, T>, one: Option<K>, other: Option<K>, age: impl Fn(&T) -> u64) -> Option<K> {
+    match (one, other) {
+        (Some(first), Some(second)) => Some(if age(&slots[first]) < age(&slots[second]) { first } else { second }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The class of receives that ignore nothing, and the others.
 pub(super) struct Classes<K> {
     exact: Class<K>,
     wild: Vec<Class<K>>,
@@ -51,7 +72,7 @@ impl<K: Key> Classes<K> {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.exact.queues.is_empty() && self.wild.is_empty()
+        self.exact.queues.is_empty() && self.wild.iter().all(|class| class.queues.is_empty())
     }
 
     /// Appends a receive to its queue.
@@ -66,9 +87,6 @@ impl<K: Key> Classes<K> {
         let class = self.class(pattern.ignore);
         *class.count(pattern.exact) -= 1;
         class.queues.remove(slots, key);
-        if pattern.ignore != 0 && class.from_one_source + class.from_any_source == 0 {
-            self.wild.retain(|class| class.ignore != pattern.ignore);
-        }
     }
 
     fn class(&mut self, ignore: u64) -> &mut Class<K> {
@@ -76,19 +94,28 @@ impl<K: Key> Classes<K> {
             return &mut self.exact;
         }
         let at = self.wild.iter().position(|class| class.ignore == ignore).unwrap_or_else(|| {
+            if self.wild.len() >= MOST_IDLE {
+                self.wild.retain(Class::has_receives);
+            }
             self.wild.push(Class::new(ignore, self.seeded.clone()));
             self.wild.len() - 1
         });
         &mut self.wild[at]
     }
 
-    /// The oldest receive of each queue that accepts the message.
-    pub(super) fn candidates<T: Chained<K, By = Exact>>(
+    #[cfg(test)]
+    pub(super) fn wild_count(&self) -> usize {
+        self.wild.len()
+    }
+
+    /// The oldest receive that accepts the message. `age` is less for older ones.
+    pub(super) fn oldest<T: Chained<K, By = Exact>>(
         &self,
         slots: &SlotMap<K, T>,
         message: Exact,
-    ) -> impl Iterator<Item = K> {
-        let classes = core::iter::once(&self.exact).chain(&self.wild);
-        classes.flat_map(move |class| class.firsts(slots, message)).flatten()
+        age: impl Fn(&T) -> u64 + Copy,
+    ) -> Option<K> {
+        let exact = self.exact.oldest(slots, message, age);
+        self.wild.iter().fold(exact, |oldest, class| older(slots, oldest, class.oldest(slots, message, age), age))
     }
 }
