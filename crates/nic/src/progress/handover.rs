@@ -302,4 +302,6 @@ impl<F: Flag> Handover<F> {
 #[cfg(test)]
 mod shared_core;
 #[cfg(test)]
+mod test_guard;
+#[cfg(test)]
 mod tests;

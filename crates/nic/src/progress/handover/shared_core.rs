@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use weft_base::RunQueue;
 
+use super::test_guard::TestGuard;
 use super::*;
 use crate::policy::YieldPolicy;
 
@@ -149,7 +150,7 @@ impl Watch for Core {
 }
 
 impl EngineSlot for Core {
-    type Guard<'a> = Turns<'a>;
+    type Guard<'a> = TestGuard<'a>;
 
     fn now(&self) -> Time {
         self.with(|state| state.now)
@@ -167,38 +168,12 @@ impl EngineSlot for Core {
         None
     }
 
-    fn try_take(&self) -> Option<Turns<'_>> {
-        Some(Turns(self))
+    fn try_take(&self) -> Option<TestGuard<'_>> {
+        Some(TestGuard { turn: Box::new(|| self.answer()), handover: &self.handover, watch: self })
     }
 
     fn stopped(&self) -> bool {
         false
-    }
-}
-
-struct Turns<'a>(&'a Core);
-
-impl EngineGuard for Turns<'_> {
-    fn turn(&mut self) -> bool {
-        self.0.answer()
-    }
-
-    fn is_wanted(&self) -> bool {
-        false
-    }
-
-    fn arm(&mut self) {}
-
-    fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
-        Ok(None)
-    }
-
-    fn note(&mut self, _: Event) {}
-}
-
-impl Drop for Turns<'_> {
-    fn drop(&mut self) {
-        self.0.handover.depart(self.0);
     }
 }
 

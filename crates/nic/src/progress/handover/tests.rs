@@ -10,6 +10,7 @@ use shuttle::sync::{Condvar, Mutex, MutexGuard};
 use shuttle::thread;
 use weft_base::RunQueue;
 
+use super::test_guard::TestGuard;
 use super::*;
 use crate::policy::constants::PRESSURE_EVERY;
 
@@ -409,37 +410,8 @@ impl Watch for Noted {
     }
 }
 
-struct OneTurn<'a>(&'a Visited);
-
-impl EngineGuard for OneTurn<'_> {
-    fn turn(&mut self) -> bool {
-        self.0.system.turns.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-        // The caller finds the engine taken, and goes again.
-        self.0.handover.present.set(true);
-        true
-    }
-
-    fn is_wanted(&self) -> bool {
-        false
-    }
-
-    fn arm(&mut self) {}
-
-    fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
-        Ok(None)
-    }
-
-    fn note(&mut self, _: Event) {}
-}
-
-impl Drop for OneTurn<'_> {
-    fn drop(&mut self) {
-        self.0.handover.depart(&self.0.system);
-    }
-}
-
 impl EngineSlot for Visited {
-    type Guard<'a> = OneTurn<'a>;
+    type Guard<'a> = TestGuard<'a>;
 
     fn now(&self) -> Time {
         Time::ZERO
@@ -457,8 +429,14 @@ impl EngineSlot for Visited {
         None
     }
 
-    fn try_take(&self) -> Option<OneTurn<'_>> {
-        Some(OneTurn(self))
+    fn try_take(&self) -> Option<TestGuard<'_>> {
+        let turn = || {
+            self.system.turns.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+            // The caller finds the engine taken, and goes again.
+            self.handover.present.set(true);
+            true
+        };
+        Some(TestGuard { turn: Box::new(turn), handover: &self.handover, watch: &self.system })
     }
 
     fn stopped(&self) -> bool {
