@@ -117,14 +117,7 @@ impl CompletionQueue {
 
     /// Waits for the next completion, at most for `timeout` (`None`: for ever). Does not wait in a callback.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<WorkCompletion> {
-        let mut taken = self.take();
-        if taken.is_none() {
-            self.opened.nic.wait_until(timeout, || {
-                taken = self.take();
-                taken.is_some()
-            });
-        }
-        taken
+        self.opened.wait_for(timeout, || self.take())
     }
 
     /// Takes completions until one is `wanted`, and returns that one. The others are dropped; the first that failed

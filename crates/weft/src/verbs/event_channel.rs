@@ -108,21 +108,14 @@ impl EventChannel {
     /// Waits for the next event, at most for `timeout` (`None`: for ever). Does not wait in a callback.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> Option<ChannelEvent> {
-        let mut taken = self.take();
-        if taken.is_none() {
-            self.opened.nic.wait_until(timeout, || {
-                taken = self.take();
-                taken.is_some()
-            });
-        }
-        taken
+        self.opened.wait_for(timeout, || self.take())
     }
 
     /// The calling thread is about to sleep on the descriptor: poll until nothing is left, then sleep.
     ///
-    /// With [`Progress::Hybrid`](super::Progress::Hybrid) it hands the NIC over to its own thread. The first poll after
-    /// that which finds nothing leaves it there, or hands it over again if a post has taken it back; the next one takes
-    /// it back, for a thread that polls again does not sleep.
+    /// With [`Progress::Hybrid`](super::Progress::Hybrid) it hands the NIC over to its own thread. After that the
+    /// first empty poll leaves the NIC to that thread (and hands it over again if a post has taken it back); the second
+    /// empty poll takes it back, because a caller that polls again does not sleep.
     ///
     /// With [`Progress::Caller`](super::Progress::Caller) and [`Progress::Summon`](super::Progress::Summon) no thread
     /// runs the NIC meanwhile, so the descriptor also becomes readable when any connection of the NIC has something to

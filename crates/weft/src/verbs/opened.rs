@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_driver::MonotonicClock;
 use weft_link::LinkNetwork;
@@ -52,6 +53,18 @@ impl Opened {
             self.nic.watch_again();
         }
         is_first
+    }
+
+    /// Waits until something can be taken, at most for `timeout` (`None`: for ever). Does not wait in a callback.
+    pub(crate) fn wait_for<T>(&self, timeout: Option<Duration>, take: impl Fn() -> Option<T>) -> Option<T> {
+        let mut taken = take();
+        if taken.is_none() {
+            self.nic.wait_until(timeout, || {
+                taken = take();
+                taken.is_some()
+            });
+        }
+        taken
     }
 
     /// Whether this process may use it.
