@@ -506,7 +506,7 @@ pub(crate) const ALL: [Experiment; 40] = [
         "half round trip: median, distribution",
     )
     .long("notified-put --size 8..64K"),
-    Experiment::new("emulator", CLUSTERS, ["emulator --quick", "emulator --brief"], [0.1, 2.0, 6.0])
+    Experiment::new("emulator", CLUSTERS, ["emulator --quick", "emulator --brief"], [0.1, 2.9, 6.0])
         .long("emulator")
         .asks("How well does the emulator keep time?", "what is set, carrier", "miss as a share of what it may be"),
     Experiment::new(
