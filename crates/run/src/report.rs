@@ -57,7 +57,7 @@ fn conclusions(nics: &[Reported]) -> String {
             text.push_str(&format!("over {transport}: {names}\n"));
         }
     }
-    // A process may have several NICs, of which one is used.
+    // A process is silent if none of its NICs has a connection.
     let is_silent = |nic: &&Reported| {
         let of_process = nics.iter().filter(|other| (other.rank, other.nic.pid) == (nic.rank, nic.nic.pid));
         of_process.into_iter().all(|nic| connections(nic) == [0; 3])

@@ -55,7 +55,8 @@ impl Contestant for Weft {
     }
 
     fn describe(&self) -> &'static str {
-        "Weft's verbs, one queue pair; sends, RDMA writes (the default in bandwidth), notified writes, reads or atomics; requests in lists, the last of each signaled; the variant is settings"
+        "Weft's verbs, one queue pair; sends, RDMA writes (the default in bandwidth), notified writes, reads or \
+         atomics; requests in lists, the last of each signaled; the variant is settings"
     }
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {

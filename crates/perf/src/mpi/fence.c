@@ -3,8 +3,9 @@
    puts:N                      8 bytes to each of the N next ranks
    halo:DIMENSIONS:CELLS:S     the faces of a block of cells of 8 bytes to all neighbours in a periodic grid; S: from and to where they lie
    overlap:BYTES               a put to the next rank, and computation for as long as put and fence take
-   The first rank prints a line for each: `weft-mpi load=LOAD value=MEDIAN fences=N cpu=TIME`, in microseconds at the slowest rank, or for overlap the computation that was
-   hidden at the worst rank in percent; and processor time of all ranks for one fence, in microseconds (not for overlap). `weft perf` measures Weft's windows in the same way. */
+   The first rank prints a line for each: `weft-mpi load=LOAD value=MEDIAN fences=N cpu=TIME`, in microseconds at the
+   slowest rank, or for overlap the computation that was hidden at the worst rank in percent; and processor time of all
+   ranks for one fence, in microseconds (not for overlap). `weft perf` measures Weft's windows in the same way. */
 
 #include <signal.h>
 #include <stdio.h>
