@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use weft_base::Time;
 use weft_edge::Settings;
-use weft_edge::setup::{Answering, Call, Caller, Door, DoorSettings, Fresh, Key, Knock, Outcome, SetupTimes, Words};
+use weft_edge::setup::{
+    Acceptor, AcceptorSettings, Answering, Call, Caller, Fresh, HelloOutcome, Key, Outcome, SetupTimes, Words,
+};
 use weft_wire::edge::ConnectionId;
 
 const KINDS: [&str; 4] = ["plain", "keyed", "refused", "crowded"];
@@ -46,8 +48,8 @@ fn set_up(kind: &str, number: u32) {
     let (called, calling) = if kind == "refused" { (key(1), key(2)) } else { (key(1), key(1)) };
     let is_keyed = kind != "plain";
     let cookie_lifetime = Duration::from_secs(10);
-    let settings = DoorSettings { key: is_keyed.then_some(called), host: key(3), secret: key(4), cookie_lifetime };
-    let mut door = Door::new(settings);
+    let settings = AcceptorSettings { key: is_keyed.then_some(called), host: key(3), secret: key(4), cookie_lifetime };
+    let mut acceptor = Acceptor::new(settings);
     let words = Words { private_data: b"private data", inbound_reads: 16, outbound_reads: 16 };
     let call = Call {
         to: address(2),
@@ -63,8 +65,8 @@ fn set_up(kind: &str, number: u32) {
         let (mut hello, mut answer) = (Vec::new(), Vec::new());
         assert!(caller.transmit(now, &mut hello));
         let from = address(1);
-        if let Knock::Call(visit) = door.knock(&hello, from, kind == "crowded", now, &mut answer) {
-            let mut answering = Answering::new(&visit, &door, fresh(2 * number + 1));
+        if let HelloOutcome::Call(call) = acceptor.on_hello(&hello, from, kind == "crowded", now, &mut answer) {
+            let mut answering = Answering::new(&call, &acceptor, fresh(2 * number + 1));
             let _ = answering.accept(&words, &Settings::default(), &mut answer);
         }
         match (caller.receive(&answer, address(2), now), kind) {

@@ -1,15 +1,15 @@
 //! Set-up: a hello, an answer, a confirmation.
 //!
-//! The calling side has a [`Caller`], which repeats its hello until it is answered. The called side has a [`Door`],
+//! The calling side has a [`Caller`], which repeats its hello until it is answered. The called side has an [`Acceptor`],
 //! which keeps no state per caller, and an [`Answering`] for each call that it accepts. Both end in an [`Established`].
 //! The confirmation is a frame of the connection's first packets.
 //!
 //! No address is sent more bytes than were received from it before it has confirmed: a hello has 1200 bytes, each is
 //! answered once, and no answer is longer.
 
+mod acceptor;
 mod answering;
 mod caller;
-mod door;
 mod handshake;
 mod key;
 #[cfg(test)]
@@ -23,9 +23,9 @@ use weft_wire::edge::addresses::MAX_RAILS;
 use weft_wire::edge::setup::{NONCE_LENGTH, Offers, Reject, Terms};
 use weft_wire::edge::{ConnectionId, PROOF_LENGTH};
 
+pub use acceptor::{Acceptor, AcceptorCounters, AcceptorSettings, HelloOutcome, IncomingCall};
 pub use answering::Answering;
 pub use caller::{Call, Caller, Outcome, SetupTimes};
-pub use door::{Door, DoorCounters, DoorSettings, Knock, Visit};
 pub use key::Key;
 
 use crate::connection::Established;

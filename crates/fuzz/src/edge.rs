@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use weft_base::{Gather, Hint, HintKind, Quote, Random, Time};
 use weft_edge::setup::{
-    Answering, Call, Caller, Door, DoorSettings, Fresh, Heard, Key, Knock, Outcome, SetupTimes, Words,
+    Acceptor, AcceptorSettings, Answering, Call, Caller, Fresh, Heard, HelloOutcome, Key, Outcome, SetupTimes, Words,
 };
 use weft_edge::{
     Batch, Confirmation, Connection, Established, Event, Meta, Options, RailAddress, Segment, Settings, Sink, Source,
@@ -24,8 +24,7 @@ fn address(last: u8) -> SocketAddr {
 }
 
 /// Reads the bytes as each kind of packet; what can be read is the same after it was written again. Then they are
-/// taken to a door and to a
-/// caller. No answer is longer than the question.
+/// taken to an acceptor and to a caller. No answer is longer than the question.
 pub fn edge_packet(data: &[u8]) {
     let _ = destination(data);
     if let Ok(setup) = Setup::parse(data) {
@@ -44,41 +43,41 @@ pub fn edge_packet(data: &[u8]) {
         let check = weft_wire::Crc32c::of(&[&data[..21], &data[25..]].concat());
         data[21..25].copy_from_slice(&check.to_be_bytes());
     }
-    let mut door = door(None);
+    let mut acceptor = acceptor(None);
     for crowded in [false, true] {
         let mut out = vec![];
-        let knock = door.knock(&data, address(1), crowded, Time::ZERO, &mut out);
-        assert!(out.is_empty() || matches!(knock, Knock::Answered | Knock::Refused(_)));
+        let outcome = acceptor.on_hello(&data, address(1), crowded, Time::ZERO, &mut out);
+        assert!(out.is_empty() || matches!(outcome, HelloOutcome::Answered | HelloOutcome::Refused(_)));
         assert!(out.len() <= data.len());
     }
     let _ = caller(None).receive(&data, address(2), Time::ZERO);
 }
 
 /// What both sides of a set-up with a key say, on its way through hands that change it as the bytes want: the first
-/// says which message, each three more change a byte or cut the rest off. The door lets nobody in but who has said what
+/// says which message, each three more change a byte or cut the rest off. The acceptor takes only a call that says what
 /// the caller has said, and the caller takes no answer but the one that was given.
 pub fn edge_setup(data: &[u8]) {
     let Some((which, script)) = data.split_first() else { return };
     let mut caller = caller(Some(&key(4)));
-    let mut door = door(Some(key(4)));
+    let mut acceptor = acceptor(Some(key(4)));
     let mut hello = vec![];
     assert!(caller.transmit(Time::ZERO, &mut hello));
     if which & 1 == 0 {
         change(&mut hello, script);
         let mut out = vec![];
-        let knock = door.knock(&hello, address(1), which & 2 != 0, Time::ZERO, &mut out);
+        let outcome = acceptor.on_hello(&hello, address(1), which & 2 != 0, Time::ZERO, &mut out);
         assert!(out.len() <= hello.len());
-        if let Knock::Call(visit) = knock {
-            assert_eq!(visit.id, LOCAL);
-            assert_eq!(Answering::new(&visit, &door, fresh(9)).heard(), said(CALLED));
+        if let HelloOutcome::Call(call) = outcome {
+            assert_eq!(call.id, LOCAL);
+            assert_eq!(Answering::new(&call, &acceptor, fresh(9)).heard(), said(CALLED));
         }
         return;
     }
-    let Knock::Call(visit) = door.knock(&hello, address(1), false, Time::ZERO, &mut vec![]) else {
+    let HelloOutcome::Call(call) = acceptor.on_hello(&hello, address(1), false, Time::ZERO, &mut vec![]) else {
         panic!("it has the key")
     };
     let mut out = vec![];
-    let theirs = Answering::new(&visit, &door, fresh(9)).accept(&ANSWERED, &Settings::default(), &mut out);
+    let theirs = Answering::new(&call, &acceptor, fresh(9)).accept(&ANSWERED, &Settings::default(), &mut out);
     for script in [script, &[]] {
         let mut changed = out.clone();
         change(&mut changed, script);
@@ -124,9 +123,9 @@ fn key(byte: u8) -> Key {
     Key::new(&[byte; 32]).expect("long enough")
 }
 
-fn door(key_of_job: Option<Key>) -> Door {
+fn acceptor(key_of_job: Option<Key>) -> Acceptor {
     let cookie_lifetime = Duration::from_secs(10);
-    Door::new(DoorSettings { key: key_of_job, host: key(1), secret: key(2), cookie_lifetime })
+    Acceptor::new(AcceptorSettings { key: key_of_job, host: key(1), secret: key(2), cookie_lifetime })
 }
 
 fn fresh(id: u64) -> Fresh {

@@ -47,7 +47,7 @@ pub enum Rank {
     /// NIC: connections that wait to be accepted.
     Listening,
     /// NIC: what passes between an engine and another one that serves its ports.
-    Lane,
+    ServedPort,
     /// NIC: connections whose doorbell was rung.
     Doorbell,
     /// NIC: whom the selective interrupt calls.

@@ -23,11 +23,11 @@ mod datagrams;
 mod delivery;
 pub(crate) mod doorbell;
 mod heard;
-pub(crate) mod lanes;
 pub(crate) mod listening;
 mod ports;
 mod refusing;
 mod served;
+pub(crate) mod served_port;
 mod serving;
 mod showing;
 mod shown;
@@ -48,10 +48,10 @@ use crate::connection::{Connection, Context, Outcome, PacketSinks};
 use crate::counters::Counters;
 use crate::engine::datagrams::Datagrams;
 use crate::engine::doorbell::Doorbell;
-use crate::engine::lanes::Desk;
 use crate::engine::listening::Listening;
 use crate::engine::ports::{PortKeys, Ports};
 use crate::engine::served::Serving;
+use crate::engine::served_port::PortServer;
 use crate::engine::shown::Showing;
 use crate::engine::stream_table::Streams;
 use crate::engine::timers::{Queued, Timed, Timers};
@@ -196,7 +196,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         settings: Settings,
         mut random: Random,
         host: Option<HostId>,
-        desks: Arc<[Arc<Desk<N>>]>,
+        port_servers: Arc<[Arc<PortServer<N>>]>,
         event_count: Arc<EventCount>,
     ) -> Self {
         let now = clock.now();
@@ -208,8 +208,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             clock,
             registry,
             datagrams: Datagrams::new(&mut random.fork(), host, settings.key.clone()),
-            doorbell: Arc::clone(&desks[index].doorbell),
-            serving: Serving::new(desks, index),
+            doorbell: Arc::clone(&port_servers[index].doorbell),
+            serving: Serving::new(port_servers, index),
             settings,
             counters: Counters::default(),
             entries: SlotMap::new(),
@@ -433,7 +433,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.doorbell.answer(&mut rung);
         for key in rung.drain(..) {
             if key.is_null() {
-                self.attend_lanes();
+                self.attend_served_ports();
             } else {
                 self.send_posted(key);
             }

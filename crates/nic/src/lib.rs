@@ -14,7 +14,7 @@
 //! | submission (`QueuePair`) | what was posted and the engine has not taken | memory: requests are pinned |
 //! | receive queue | posted receives | memory: requests are pinned |
 //! | region gate, then memory table | `weft-memory` says how | nothing of the NIC |
-//! | leaves | completion queue, doorbell, lane, a queue pair's info and error, listener, event count, ... | nothing |
+//! | leaves | completion queue, doorbell, served port, a queue pair's info and error, listener, event count, ... | nothing |
 //!
 //! Calling threads try the engine's lock where they can do without it (to run the loop, to start what they posted), and
 //! wait for it to give a command. Code of the application that runs under it can't: a flag of the thread sees to that

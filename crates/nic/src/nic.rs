@@ -19,8 +19,8 @@ use crate::counters::{Board, Counters};
 use crate::engine::ConnectTimeout;
 use crate::engine::Engine;
 use crate::engine::doorbell::Doorbell;
-use crate::engine::lanes::Desk;
 use crate::engine::listening::{RequestKey, Waiting};
+use crate::engine::served_port::PortServer;
 use crate::error::{Error, PostError, PostFailure, RefusedStart};
 use crate::ids::ConnectionHandle;
 use crate::ids::State;
@@ -136,7 +136,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         let mut random = Random::new(seed);
         let mut workers = Vec::with_capacity(networks.len());
         let doorbells: Vec<_> = networks.iter().map(|network| Arc::new(Doorbell::new(network.waker()))).collect();
-        let desks: Arc<[_]> = doorbells.iter().map(|doorbell| Arc::new(Desk::new(Arc::clone(doorbell)))).collect();
+        let port_servers: Arc<[_]> =
+            doorbells.iter().map(|doorbell| Arc::new(PortServer::new(Arc::clone(doorbell)))).collect();
         for ((index, network), doorbell) in networks.into_iter().enumerate().zip(doorbells) {
             let watch = network.watch()?;
             let engine = Engine::new(
@@ -147,7 +148,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
                 settings.clone(),
                 random.fork(),
                 host,
-                Arc::clone(&desks),
+                Arc::clone(&port_servers),
                 Arc::clone(&common.event_count),
             );
             workers.push(Arc::new(Worker::new(index, engine, doorbell, watch, Arc::clone(&common))));

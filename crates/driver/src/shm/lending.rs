@@ -20,7 +20,7 @@ use weft_base::{Lent, MAX_GATHER, PortError, Slice};
 use weft_memory::Registry;
 use weft_ring::{Capacity, Consumer, Producer, Violation};
 
-use super::door::{BORROWS, TAKES_COPIES};
+use super::lending_words::{BORROWS, TAKES_COPIES};
 use super::memory::{Direction, Mapping};
 use super::passed::{self, PASSED};
 use super::places::places;
@@ -58,9 +58,9 @@ pub(super) struct Lender {
 impl Lender {
     pub(super) fn new(mapping: &Arc<Mapping>, direction: Direction) -> Self {
         let number = Box::new(RandomState::new().hash_one(direction as u8) | 1);
-        let door = mapping.door(direction);
-        door.number.store(*number, Ordering::Relaxed);
-        door.address.store(&raw const *number as u64, Ordering::Release);
+        let words = mapping.lending_words(direction);
+        words.number.store(*number, Ordering::Relaxed);
+        words.address.store(&raw const *number as u64, Ordering::Release);
         let runs = Producer::new(Shared::runs(mapping, direction), RUNS);
         Self {
             mapping: Arc::clone(mapping),
@@ -77,7 +77,7 @@ impl Lender {
     }
 
     fn borrows(&self) -> u64 {
-        self.mapping.door(self.direction).borrows.load(Ordering::Acquire)
+        self.mapping.lending_words(self.direction).borrows.load(Ordering::Acquire)
     }
 
     /// Passes copies of lent runs, if the other side can't read them any more.
@@ -146,7 +146,7 @@ impl Lender {
     /// Lent memory must not be read any more.
     pub(super) fn revoke(&self) {
         if self.has_lent() {
-            self.mapping.door(self.direction).revoked.store(1, Ordering::SeqCst);
+            self.mapping.lending_words(self.direction).revoked.store(1, Ordering::SeqCst);
             // Before any later write to that memory.
             fence(Ordering::SeqCst);
         }
@@ -181,9 +181,9 @@ impl Borrower {
 
     /// Tries to read the memory of a process, and reports success to the other side if it is its own.
     pub(super) fn begin(&mut self, socket: &Socket) -> bool {
-        let door = self.mapping.door(self.direction);
-        let address = door.address.load(Ordering::Acquire);
-        let number = door.number.load(Ordering::Relaxed);
+        let words = self.mapping.lending_words(self.direction);
+        let address = words.address.load(Ordering::Acquire);
+        let number = words.number.load(Ordering::Relaxed);
         if number == 0 {
             return false;
         }
@@ -198,7 +198,7 @@ impl Borrower {
             return false;
         }
         self.reach = Reach::Process(process);
-        door.borrows.store(BORROWS, Ordering::Release);
+        words.borrows.store(BORROWS, Ordering::Release);
         true
     }
 
@@ -249,7 +249,7 @@ impl Borrower {
     /// Tells the other side that its memory cannot be read any more.
     pub(super) fn ask_for_copies(&mut self, socket: &Socket) {
         self.reach = Reach::Copies;
-        self.mapping.door(self.direction).borrows.store(TAKES_COPIES, Ordering::SeqCst);
+        self.mapping.lending_words(self.direction).borrows.store(TAKES_COPIES, Ordering::SeqCst);
         // This wakes it in any case.
         let _ = passing::send(socket, &[0]);
     }
@@ -271,7 +271,7 @@ impl Borrower {
     pub(super) fn give_back(&mut self) -> Result<bool, PortError> {
         // After all reads of that memory.
         fence(Ordering::SeqCst);
-        if self.mapping.door(self.direction).revoked.load(Ordering::SeqCst) != 0 {
+        if self.mapping.lending_words(self.direction).revoked.load(Ordering::SeqCst) != 0 {
             return Err(PortError::Reset);
         }
         Ok(self.runs.consume(1))

@@ -8,24 +8,27 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use weft_base::PortError;
 use weft_ring::{BLOCK_BYTES, Block, Capacity, Span};
 
-use super::door::Door;
+use super::lending_words::LendingWords;
 use crate::error::{from_number, last_error};
 use crate::fork;
 
 /// The name in `/proc`, also shown by `weft stat`.
 const NAME: &CStr = c"weft-shm";
-/// The blocks of both rings, those of the lent runs, and the doors, on a page of their own; the rings follow, the
-/// caller's first.
+/// The blocks of both rings, those of the lent runs, and the words for lending, on a page of their own; the rings
+/// follow, the caller's first.
 const HEAD_BYTES: usize = 4096;
 /// Offset of the blocks of the lent runs.
 const RUNS_AT: usize = 2 * BLOCK_BYTES;
-/// Offset of the doors.
-const DOORS_AT: usize = RUNS_AT + 2 * BLOCK_BYTES;
+/// Offset of the words for lending.
+const LENDING_WORDS_AT: usize = RUNS_AT + 2 * BLOCK_BYTES;
 /// Forbidden changes of the memory: shrinking, after which an access would kill (SIGBUS), and growing, which is never
 /// needed.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-const _: () = assert!(DOORS_AT + 2 * size_of::<Door>() <= HEAD_BYTES && DOORS_AT.is_multiple_of(align_of::<Door>()));
+const _: () = assert!(
+    LENDING_WORDS_AT + 2 * size_of::<LendingWords>() <= HEAD_BYTES
+        && LENDING_WORDS_AT.is_multiple_of(align_of::<LendingWords>())
+);
 
 /// Makes memory for two empty rings that cannot shrink any more.
 pub(super) fn make(capacity: Capacity) -> Result<OwnedFd, PortError> {
@@ -155,11 +158,16 @@ impl Mapping {
         unsafe { self.start.add(RUNS_AT + direction as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
     }
 
-    /// The door of this direction.
+    /// The words for lending of this direction.
     #[inline]
-    pub(super) fn door(&self, direction: Direction) -> &Door {
-        // SAFETY: As in `block`; a door consists of atomics too.
-        unsafe { self.start.add(DOORS_AT + direction as usize * size_of::<Door>()).cast::<Door>().as_ref() }
+    pub(super) fn lending_words(&self, direction: Direction) -> &LendingWords {
+        // SAFETY: As in `block`; they are atomics too.
+        unsafe {
+            self.start
+                .add(LENDING_WORDS_AT + direction as usize * size_of::<LendingWords>())
+                .cast::<LendingWords>()
+                .as_ref()
+        }
     }
 
     #[inline]

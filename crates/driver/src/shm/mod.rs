@@ -11,9 +11,9 @@
 //! side does with its end; with a passed eventfd(2) the other side would decide that. Children by fork(2) hold neither
 //! the socket nor the mapping.
 
-mod door;
 mod hello;
 mod lending;
+mod lending_words;
 mod listener;
 mod memory;
 mod name;

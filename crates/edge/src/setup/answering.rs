@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use weft_wire::edge::ConnectionId;
 use weft_wire::edge::setup::{ANSWER_PROOF_LENGTH, Accept, Hello, MAX_PRIVATE_DATA, Message, Reject, Setup};
 
-use super::door::{Door, Visit};
+use super::acceptor::{Acceptor, IncomingCall};
 use super::handshake::{Handshake, Session};
 use super::key::Key;
 use super::{Fresh, Heard, UNPROVED, Words, established, terms};
 use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
-/// A call that passed the door. It may be answered late, is answered once, and repeats its answer to a repeated hello;
+/// A call that passed the acceptor. It may be answered late, is answered once, and repeats its answer to a repeated hello;
 /// so nothing here has a timer. It is kept until the connection reports [`Event::Confirmed`](crate::Event::Confirmed)
 /// or ends.
 #[derive(Debug)]
@@ -28,17 +28,17 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// From a call that passed the door.
+    /// From a call that passed the acceptor.
     #[must_use]
-    pub fn new(visit: &Visit<'_>, door: &Door, fresh: Fresh) -> Self {
+    pub fn new(call: &IncomingCall<'_>, acceptor: &Acceptor, fresh: Fresh) -> Self {
         Self {
             fresh,
-            remote: visit.id,
-            from: visit.from,
-            hello: visit.plain(),
+            remote: call.id,
+            from: call.from,
+            hello: call.plain(),
             answer: vec![],
-            key: door.settings().key.clone(),
-            reset_token: door.reset_token(fresh.id),
+            key: acceptor.settings().key.clone(),
+            reset_token: acceptor.reset_token(fresh.id),
         }
     }
 
@@ -54,7 +54,7 @@ impl Answering {
         (self.from, self.remote)
     }
 
-    /// The hello's name, as [`Visit::name`].
+    /// The hello's name, as [`IncomingCall::name`].
     #[must_use]
     pub fn name(&self) -> u128 {
         u128::from_be_bytes(self.hello().1.terms.nonce)
@@ -94,7 +94,7 @@ impl Answering {
     fn prove(&self, accept: &Setup<'_>) -> Option<([u8; ANSWER_PROOF_LENGTH], Session)> {
         let key = self.key.as_ref()?;
         let (setup, hello) = self.hello();
-        let call = hello.proof.expect("the door has checked for one");
+        let call = hello.proof.expect("the acceptor has checked for one");
         Some(Handshake::answer(key, &self.fresh.secret, (&setup.covered(), call), &accept.covered()))
     }
 
@@ -130,8 +130,8 @@ impl Answering {
 
     /// The hello was received again: writes the answer, or that it is pending, to the end of `out`. Returns false when
     /// it is another hello under the same name, which is dropped.
-    pub fn repeat(&self, visit: &Visit<'_>, out: &mut Vec<u8>) -> bool {
-        if visit.plain() != self.hello {
+    pub fn repeat(&self, call: &IncomingCall<'_>, out: &mut Vec<u8>) -> bool {
+        if call.plain() != self.hello {
             return false;
         }
         if self.answer.is_empty() {

@@ -18,9 +18,9 @@ fn fresh(id: u64) -> Fresh {
     Fresh { id: ConnectionId(id), nonce: [id as u8; 16], seed: id, secret: [id as u8; 32] }
 }
 
-fn door(key: Option<Key>) -> Door {
+fn acceptor(key: Option<Key>) -> Acceptor {
     let cookie_lifetime = Duration::from_secs(10);
-    Door::new(DoorSettings { key, host: secret(50), secret: secret(51), cookie_lifetime })
+    Acceptor::new(AcceptorSettings { key, host: secret(50), secret: secret(51), cookie_lifetime })
 }
 
 fn at(ms: u64) -> Time {
@@ -41,10 +41,10 @@ fn hello(caller: &mut Caller, now: Time) -> Vec<u8> {
     out
 }
 
-/// Passes a hello through the door.
-fn let_in(door: &mut Door, hello: &[u8]) -> Answering {
-    match door.knock(hello, address(0), false, at(1), &mut vec![]) {
-        Knock::Call(visit) => Answering::new(&visit, door, fresh(88)),
+/// Passes a hello through the acceptor.
+fn let_in(acceptor: &mut Acceptor, hello: &[u8]) -> Answering {
+    match acceptor.on_hello(hello, address(0), false, at(1), &mut vec![]) {
+        HelloOutcome::Call(call) => Answering::new(&call, acceptor, fresh(88)),
         other => panic!("{other:?}"),
     }
 }
@@ -54,9 +54,9 @@ const WORDS: Words<'_> = Words { private_data: b"welcome", inbound_reads: 5, out
 #[test]
 fn both_agree() {
     for key in [None, Some(secret(1))] {
-        let (mut caller, mut door) = (call(key.as_ref()), door(key.clone()));
+        let (mut caller, mut acceptor) = (call(key.as_ref()), acceptor(key.clone()));
         let hello = hello(&mut caller, at(0));
-        let mut answering = let_in(&mut door, &hello);
+        let mut answering = let_in(&mut acceptor, &hello);
         let heard = Heard { private_data: b"please".to_vec(), inbound_reads: 3, outbound_reads: 4 };
         assert_eq!(answering.heard(), heard);
         let mut out = vec![];
@@ -86,19 +86,19 @@ fn both_agree() {
 #[test]
 fn a_key_that_only_one_has_is_rejected_and_a_wrong_one_never_accepted() {
     for (calls, answers) in [(Some(secret(1)), None), (None, Some(secret(1)))] {
-        let (mut caller, mut door) = (call(calls.as_ref()), door(answers));
+        let (mut caller, mut acceptor) = (call(calls.as_ref()), acceptor(answers));
         let (hello, mut out) = (hello(&mut caller, at(0)), vec![]);
-        let knock = door.knock(&hello, address(0), false, at(1), &mut out);
-        assert!(matches!(knock, Knock::Refused(Reject::Key)), "{knock:?}");
+        let outcome = acceptor.on_hello(&hello, address(0), false, at(1), &mut out);
+        assert!(matches!(outcome, HelloOutcome::Refused(Reject::Key)), "{outcome:?}");
         let outcome = caller.receive(&out, address(1), at(2));
         assert!(matches!(outcome, Some(Outcome::Rejected { reason: Reject::Key, .. })), "{outcome:?}");
     }
-    let (mut caller, mut door) = (call(Some(&secret(1))), door(Some(secret(2))));
+    let (mut caller, mut acceptor) = (call(Some(&secret(1))), acceptor(Some(secret(2))));
     let (hello, mut out) = (hello(&mut caller, at(0)), vec![]);
-    let knock = door.knock(&hello, address(0), false, at(1), &mut out);
-    assert!(matches!(knock, Knock::Refused(Reject::OtherKey)), "{knock:?}");
+    let outcome = acceptor.on_hello(&hello, address(0), false, at(1), &mut out);
+    assert!(matches!(outcome, HelloOutcome::Refused(Reject::OtherKey)), "{outcome:?}");
     assert!(out.len() < hello.len());
-    assert_eq!((door.counters().other_keys, door.counters().calls), (1, 0));
+    assert_eq!((acceptor.counters().other_keys, acceptor.counters().calls), (1, 0));
     let outcome = caller.receive(&out, address(1), at(2));
     assert!(matches!(outcome, Some(Outcome::Rejected { reason: Reject::OtherKey, .. })), "{outcome:?}");
 }
@@ -107,20 +107,20 @@ fn a_key_that_only_one_has_is_rejected_and_a_wrong_one_never_accepted() {
 /// answer.
 #[test]
 fn in_a_flood_the_address_is_validated_before_the_key() {
-    let (mut caller, mut door) = (call(Some(&secret(1))), door(Some(secret(2))));
+    let (mut caller, mut acceptor) = (call(Some(&secret(1))), acceptor(Some(secret(2))));
     let mut out = vec![];
     let first = hello(&mut caller, at(0));
-    let knock = door.knock(&first, address(0), true, at(1), &mut out);
-    assert!(matches!(knock, Knock::Answered), "{knock:?}");
-    assert_eq!((door.counters().cookies, door.counters().other_keys), (1, 0));
+    let outcome = acceptor.on_hello(&first, address(0), true, at(1), &mut out);
+    assert!(matches!(outcome, HelloOutcome::Answered), "{outcome:?}");
+    assert_eq!((acceptor.counters().cookies, acceptor.counters().other_keys), (1, 0));
     assert!(caller.receive(&out, address(1), at(2)).is_none());
     let second = hello(&mut caller, at(2));
-    let knock = door.knock(&second, address(0), true, at(3), &mut vec![]);
-    assert!(matches!(knock, Knock::Refused(Reject::OtherKey)), "{knock:?}");
+    let outcome = acceptor.on_hello(&second, address(0), true, at(3), &mut vec![]);
+    assert!(matches!(outcome, HelloOutcome::Refused(Reject::OtherKey)), "{outcome:?}");
     // The handshake is the same with the cookie, and without.
-    let mut own = super::tests::door(Some(secret(1)));
+    let mut own = super::tests::acceptor(Some(secret(1)));
     for hello in [first, second] {
-        assert!(matches!(own.knock(&hello, address(0), false, at(3), &mut vec![]), Knock::Call(_)));
+        assert!(matches!(own.on_hello(&hello, address(0), false, at(3), &mut vec![]), HelloOutcome::Call(_)));
     }
 }
 
@@ -129,7 +129,7 @@ fn in_a_flood_the_address_is_validated_before_the_key() {
 fn an_answer_without_proof_is_dropped_and_noted() {
     let mut caller = call(Some(&secret(1)));
     let hello = hello(&mut caller, at(0));
-    let (mut own, mut without) = (door(Some(secret(1))), vec![]);
+    let (mut own, mut without) = (acceptor(Some(secret(1))), vec![]);
     let_in(&mut own, &hello).accept(&WORDS, &Settings::default(), &mut without);
     let Ok(setup @ Setup { message: Message::Accept(accept), .. }) = Setup::parse(&without) else { panic!() };
     let other = super::handshake::Handshake::call(&secret(2), &[5; 32], b"hello").1;
@@ -147,12 +147,12 @@ fn an_answer_without_proof_is_dropped_and_noted() {
     assert!(caller.is_unproved());
 }
 
-/// Whatever an attacker on the path changes in the hello, with a corrected checksum, the door detects; in the answer,
+/// Whatever an attacker on the path changes in the hello, with a corrected checksum, the acceptor detects; in the answer,
 /// the caller does, which still accepts the correct one afterwards.
 #[test]
 fn the_proof_covers_both_hellos() {
     let key = secret(1);
-    let (mut caller, mut door) = (call(Some(&key)), door(Some(key.clone())));
+    let (mut caller, mut acceptor) = (call(Some(&key)), acceptor(Some(key.clone())));
     let hello = hello(&mut caller, at(0));
     let proof_ends = hello.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     // Except the checksum, and the length of the cookie, which is 0.
@@ -162,13 +162,13 @@ fn the_proof_covers_both_hellos() {
             let mut changed = hello.clone();
             changed[place] ^= 1 << bit;
             repair(&mut changed);
-            let knock = door.knock(&changed, address(0), false, at(1), &mut vec![]);
-            assert!(!matches!(knock, Knock::Call(_)), "byte {place}");
+            let outcome = acceptor.on_hello(&changed, address(0), false, at(1), &mut vec![]);
+            assert!(!matches!(outcome, HelloOutcome::Call(_)), "byte {place}");
         }
     }
-    assert!(door.counters().other_keys > 200, "{:?}", door.counters());
+    assert!(acceptor.counters().other_keys > 200, "{:?}", acceptor.counters());
     let mut out = vec![];
-    let_in(&mut door, &hello).accept(&WORDS, &Settings::default(), &mut out);
+    let_in(&mut acceptor, &hello).accept(&WORDS, &Settings::default(), &mut out);
     for place in (0..out.len()).filter(|place| !(21..25).contains(place)) {
         for bit in [0, 7] {
             let mut changed = out.clone();
@@ -192,10 +192,10 @@ fn the_proof_covers_both_hellos() {
 #[test]
 fn answers_replayed_and_hellos_reflected() {
     let key = secret(1);
-    let (mut first, mut door) = (call(Some(&key)), door(Some(key.clone())));
+    let (mut first, mut acceptor) = (call(Some(&key)), acceptor(Some(key.clone())));
     let hello_of_first = hello(&mut first, at(0));
     let mut out = vec![];
-    let_in(&mut door, &hello_of_first).accept(&WORDS, &Settings::default(), &mut out);
+    let_in(&mut acceptor, &hello_of_first).accept(&WORDS, &Settings::default(), &mut out);
     // The same caller again, with the same name even: its random values are new.
     let words = Words { private_data: b"please", inbound_reads: 3, outbound_reads: 4 };
     let fresh = Fresh { secret: [9; 32], ..fresh(77) };
@@ -226,10 +226,12 @@ fn answers_replayed_and_hellos_reflected() {
 fn what_confirms_follows_from_what_was_drawn() {
     let key = secret(1);
     let confirmation = |byte: u8| {
-        let (mut caller, mut door) = (call(Some(&key)), door(Some(key.clone())));
+        let (mut caller, mut acceptor) = (call(Some(&key)), acceptor(Some(key.clone())));
         let hello = hello(&mut caller, at(0));
-        let Knock::Call(visit) = door.knock(&hello, address(0), false, at(1), &mut vec![]) else { panic!() };
-        let mut answering = Answering::new(&visit, &door, Fresh { secret: [byte; 32], ..fresh(88) });
+        let HelloOutcome::Call(call) = acceptor.on_hello(&hello, address(0), false, at(1), &mut vec![]) else {
+            panic!()
+        };
+        let mut answering = Answering::new(&call, &acceptor, Fresh { secret: [byte; 32], ..fresh(88) });
         answering.accept(&WORDS, &Settings::default(), &mut vec![]).confirmation
     };
     assert_eq!(confirmation(1), confirmation(1));
@@ -259,23 +261,23 @@ fn repair(packet: &mut [u8]) {
 
 #[test]
 fn in_a_flood_callers_need_cookies() {
-    let (mut caller, mut door) = (call(None), door(None));
+    let (mut caller, mut acceptor) = (call(None), acceptor(None));
     let first = hello(&mut caller, at(0));
     let mut out = vec![];
-    assert!(matches!(door.knock(&first, address(0), true, at(1), &mut out), Knock::Answered));
+    assert!(matches!(acceptor.on_hello(&first, address(0), true, at(1), &mut out), HelloOutcome::Answered));
     assert!(out.len() < first.len());
     assert!(caller.receive(&out, address(1), at(2)).is_none());
     let second = hello(&mut caller, at(2));
-    let mut knock = |from, now| {
-        let knock = door.knock(&second, from, true, now, &mut vec![]);
-        matches!(knock, Knock::Call(_))
+    let mut outcome = |from, now| {
+        let outcome = acceptor.on_hello(&second, from, true, now, &mut vec![]);
+        matches!(outcome, HelloOutcome::Call(_))
     };
-    assert!(knock(address(0), at(3)));
-    assert!(knock(address(0), at(9000)), "its secret has changed meanwhile");
-    assert!(!knock(address(2), at(3)), "made for another address");
-    assert!(!knock(address(0), at(10_002)), "too old");
-    assert!(!knock(address(0), at(0)), "from the future");
-    assert_eq!((door.counters().cookies, door.counters().bad_cookies), (4, 3));
+    assert!(outcome(address(0), at(3)));
+    assert!(outcome(address(0), at(9000)), "its secret has changed meanwhile");
+    assert!(!outcome(address(2), at(3)), "made for another address");
+    assert!(!outcome(address(0), at(10_002)), "too old");
+    assert!(!outcome(address(0), at(0)), "from the future");
+    assert_eq!((acceptor.counters().cookies, acceptor.counters().bad_cookies), (4, 3));
 }
 
 #[test]
@@ -292,19 +294,19 @@ fn a_caller_accepts_a_limited_number_of_cookies() {
 
 #[test]
 fn another_version_gets_a_list() {
-    let (mut caller, mut door) = (call(None), door(None));
+    let (mut caller, mut acceptor) = (call(None), acceptor(None));
     let mut hello = hello(&mut caller, at(0));
     hello[4] = 7;
     repair(&mut hello);
     let mut out = vec![];
-    assert!(matches!(door.knock(&hello, address(0), false, at(1), &mut out), Knock::Answered));
+    assert!(matches!(acceptor.on_hello(&hello, address(0), false, at(1), &mut out), HelloOutcome::Answered));
     assert!(out.len() < hello.len());
     let Ok(Setup { message: Message::Versions(versions), .. }) = Setup::parse(&out) else { panic!("{out:?}") };
     assert_eq!(versions, Versions::OURS);
     assert!(caller.receive(&out, address(1), at(1)).is_none(), "it supports that one: the list is forged");
     let mut short = hello[..30].to_vec();
     repair(&mut short);
-    assert!(matches!(door.knock(&short, address(0), false, at(1), &mut vec![]), Knock::Dropped));
+    assert!(matches!(acceptor.on_hello(&short, address(0), false, at(1), &mut vec![]), HelloOutcome::Dropped));
     let message = Message::Versions(Versions::packed(&[0, 0, 0, 9]).unwrap());
     out.clear();
     Setup { destination: caller.id(), source: ConnectionId(0), message }.emit(&mut out, 0);
@@ -314,32 +316,32 @@ fn another_version_gets_a_list() {
 
 #[test]
 fn an_answer_may_take_its_time_and_is_given_once() {
-    let (mut caller, mut door) = (call(None), door(None));
+    let (mut caller, mut acceptor) = (call(None), acceptor(None));
     let hello = hello(&mut caller, at(0));
-    let mut answering = let_in(&mut door, &hello);
+    let mut answering = let_in(&mut acceptor, &hello);
     let mut now = at(0);
     for _ in 0..50 {
         now = caller.next_timeout().unwrap();
         assert!(caller.handle_timeout(now).is_none());
         let (mut again, mut out) = (vec![], vec![]);
         assert!(caller.transmit(now, &mut again));
-        let Knock::Call(visit) = door.knock(&again, address(0), false, now, &mut vec![]) else { panic!() };
-        assert_eq!((visit.from, visit.id), answering.caller());
-        assert!(answering.repeat(&visit, &mut out));
+        let HelloOutcome::Call(call) = acceptor.on_hello(&again, address(0), false, now, &mut vec![]) else { panic!() };
+        assert_eq!((call.from, call.id), answering.caller());
+        assert!(answering.repeat(&call, &mut out));
         assert!(caller.receive(&out, address(1), now).is_none());
     }
     assert!(now > at(40_000), "{now:?}");
     answering.reject(Reject::Application, b"no", &mut vec![]);
     let (mut out, mut other) = (vec![], hello.clone());
-    let Knock::Call(visit) = door.knock(&hello, address(0), false, now, &mut vec![]) else { panic!() };
-    assert!(answering.repeat(&visit, &mut out));
+    let HelloOutcome::Call(call) = acceptor.on_hello(&hello, address(0), false, now, &mut vec![]) else { panic!() };
+    assert!(answering.repeat(&call, &mut out));
     let outcome = caller.receive(&out, address(1), now);
     let Some(Outcome::Rejected { reason: Reject::Application, private_data }) = outcome else { panic!("{outcome:?}") };
     assert_eq!(private_data, b"no");
     other[60] ^= 1;
     repair(&mut other);
-    let Knock::Call(visit) = door.knock(&other, address(0), false, now, &mut vec![]) else { panic!() };
-    assert!(!answering.repeat(&visit, &mut vec![]), "another hello under the same name");
+    let HelloOutcome::Call(call) = acceptor.on_hello(&other, address(0), false, now, &mut vec![]) else { panic!() };
+    assert!(!answering.repeat(&call, &mut vec![]), "another hello under the same name");
 }
 
 #[test]
@@ -369,16 +371,16 @@ fn an_offer_that_must_be_understood_is() {
 
 #[test]
 fn a_reset_is_shorter_than_its_question() {
-    let mut door = door(None);
-    assert!(door.reset(&[0x41; 25], ConnectionId(5)).is_none());
-    let reset = door.reset(&[0x41; 26], ConnectionId(5)).unwrap();
+    let mut acceptor = acceptor(None);
+    assert!(acceptor.reset(&[0x41; 25], ConnectionId(5)).is_none());
+    let reset = acceptor.reset(&[0x41; 26], ConnectionId(5)).unwrap();
     let token = weft_wire::edge::setup::reset_token(&reset).unwrap();
     assert_eq!(token, secret(50).reset_token(ConnectionId(5)));
 }
 
 #[test]
 fn noise_at_the_door_and_at_the_caller() {
-    let (mut caller, mut door) = (call(None), door(None));
+    let (mut caller, mut acceptor) = (call(None), acceptor(None));
     let good = hello(&mut caller, at(0));
     let mut random = Random::new(1);
     for _ in 0..2000 {
@@ -393,7 +395,7 @@ fn noise_at_the_door_and_at_the_caller() {
             repair(&mut bytes);
         }
         let mut out = vec![];
-        door.knock(&bytes, address(0), random.one_in(2), at(1), &mut out);
+        acceptor.on_hello(&bytes, address(0), random.one_in(2), at(1), &mut out);
         assert!(out.len() <= bytes.len());
         assert!(caller.receive(&bytes, address(1), at(1)).is_none());
     }

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 
 use crate::world::{Faults, World, address};
 use weft_base::{Random, Time};
-use weft_edge::setup::{Answering, Call, Caller, Door, DoorSettings, Fresh, Key, Knock, Outcome, SetupTimes, Words};
+use weft_edge::setup::{
+    Acceptor, AcceptorSettings, Answering, Call, Caller, Fresh, HelloOutcome, Key, Outcome, SetupTimes, Words,
+};
 use weft_edge::{Established, Event, Settings};
 use weft_wire::edge::{ConnectionId, setup};
 
 /// The called side, driven as by a NIC.
 struct Called {
-    door: Door,
+    acceptor: Acceptor,
     call: Option<Answering>,
     established: Option<Established>,
     /// When the application answers.
@@ -24,19 +26,21 @@ impl Called {
     fn receive(&mut self, bytes: &[u8], from: SocketAddr, now: Time, out: &mut Vec<u8>) {
         let name = setup::invariant(bytes).map(|invariant| (from, invariant.source));
         let is_known = self.call.as_ref().is_some_and(|call| Ok(call.caller()) == name);
-        let Knock::Call(visit) = self.door.knock(bytes, from, self.crowded && !is_known, now, out) else { return };
+        let HelloOutcome::Call(call) = self.acceptor.on_hello(bytes, from, self.crowded && !is_known, now, out) else {
+            return;
+        };
         match &mut self.call {
-            Some(call) if call.caller() == (visit.from, visit.id) => {
+            Some(call) if call.caller() == (call.from, call.id) => {
                 if self.established.is_none() && now >= self.answers_at {
                     let words = Words { private_data: b"welcome", inbound_reads: 1, outbound_reads: 1 };
                     self.established = Some(call.accept(&words, &Settings::default(), out));
                 } else {
-                    assert!(call.repeat(&visit, out));
+                    assert!(call.repeat(&call, out));
                 }
             }
             _ => {
                 let fresh = Fresh { id: ConnectionId(200), nonce: [2; 16], seed: 2, secret: [2; 32] };
-                self.call = Some(Answering::new(&visit, &self.door, fresh));
+                self.call = Some(Answering::new(&call, &self.acceptor, fresh));
                 self.let_in += 1;
             }
         }
@@ -47,10 +51,11 @@ fn set_up(key: Option<Key>, faults: &Faults, crowded: bool, seed: u64) -> [Estab
     let mut random = Random::new(seed);
     let secret = |byte| Key::new(&[byte; 16]).unwrap();
     let cookie_lifetime = Duration::from_secs(10);
-    let door = Door::new(DoorSettings { key: key.clone(), host: secret(1), secret: secret(2), cookie_lifetime });
+    let acceptor =
+        Acceptor::new(AcceptorSettings { key: key.clone(), host: secret(1), secret: secret(2), cookie_lifetime });
     let mut now = Time::from_nanos(500_000_000_000);
     let answers_at = now + Duration::from_millis(random.below(5000));
-    let mut called = Called { door, call: None, established: None, answers_at, crowded, let_in: 0 };
+    let mut called = Called { acceptor, call: None, established: None, answers_at, crowded, let_in: 0 };
     let fresh = Fresh { id: ConnectionId(100), nonce: [1; 16], seed: 1, secret: [1; 32] };
     let words = Words { private_data: b"please", inbound_reads: 1, outbound_reads: 1 };
     let times = SetupTimes { silence: Duration::from_secs(60), ..SetupTimes::default() };

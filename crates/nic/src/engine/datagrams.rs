@@ -16,11 +16,11 @@ use weft_base::{
 
 use super::doorbell::Doorbell;
 use super::heard::HeardCalls;
-use super::lanes::{Brought, Desk, Lane, ServingEnd};
+use super::served_port::{Brought, PortServer, ServedPort, ServingEnd};
 use crate::key::JobKey;
 use crate::lower::{
-    AcceptorOf, Carrier, DatagramKey, DatagramPorts, Datagrams as _, Destination, InboxEntry, Names, Parcel, ParcelOf,
-    RailPort, RailPorts, ServedPorts,
+    AcceptorOf, Carrier, DatagramKey, DatagramPorts, Datagrams as _, Destination, InboxEntry, Names, RailPort,
+    RailPorts, ServedPorts, TxBatch, TxBatchOf,
 };
 use crate::policy::arming::{DisarmPolicy, arms_port, polls_port};
 use crate::policy::constants::ASK_PORTS_EVERY_TURNS;
@@ -63,7 +63,7 @@ enum PortOf<N: Carrier> {
     /// This engine.
     Own(N::Datagram),
     /// Another one.
-    Served(Arc<Lane<ParcelOf<N>>>),
+    Served(Arc<ServedPort<TxBatchOf<N>>>),
 }
 
 /// Names that are random, and our own: nothing is to be gained by hashing them.
@@ -89,9 +89,9 @@ impl Hasher for NameHasher {
 /// All ports, the connections that use them, and the room that datagrams are received into.
 pub(super) struct Datagrams<N: Carrier> {
     pub(super) members: SlotMap<DefaultKey, Member<N>>,
-    /// Ports among these that other engines serve; and such as were left before all parcels had.
+    /// Ports among these that other engines serve; and such as were left before all transmit batches had.
     served: usize,
-    left: Vec<(DefaultKey, Arc<Lane<ParcelOf<N>>>)>,
+    left: Vec<(DefaultKey, Arc<ServedPort<TxBatchOf<N>>>)>,
     rails: Vec<RailPort>,
     /// From which the rails were made, and how often they have changed.
     addresses: Vec<HostAddress>,
@@ -127,13 +127,17 @@ pub(super) struct Room {
 }
 
 /// Has the engine that serves a port send bytes that are at hand.
-fn send_to<P: Parcel>(lane: &Lane<P>, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
+fn send_to<P: TxBatch>(
+    served_port: &ServedPort<P>,
+    batch: &DatagramBatch,
+    pieces: &[Piece<'_>],
+) -> Result<DatagramSent, PortError> {
     let [Piece::Bytes(bytes)] = pieces else { return Err(PortError::NotPermitted) };
-    if lane.is_gone() {
+    if served_port.is_gone() {
         return Err(PortError::Reset);
     }
     let count = bytes.len().div_ceil(batch.segment_size.max(1) as usize) as u32;
-    let taken = lane.post(|parcel| parcel.fill(batch, bytes));
+    let taken = served_port.post(|tx_batch| tx_batch.fill(batch, bytes));
     Ok(DatagramSent::Taken(if taken { count } else { 0 }))
 }
 
@@ -434,37 +438,38 @@ impl<N: Carrier> Datagrams<N> {
     // --- ports that other engines serve
 
     /// Has another engine serve a port that no connection has used yet.
-    pub(super) fn give_away(&mut self, key: DefaultKey, own: &Arc<Doorbell>, to: &Desk<N>) {
+    pub(super) fn give_away(&mut self, key: DefaultKey, own: &Arc<Doorbell>, to: &PortServer<N>) {
         let Some(member) = self.members.get_mut(key) else { return };
-        let lane = Arc::new(Lane::new(own, &to.doorbell));
-        if let PortOf::Own(port) = core::mem::replace(&mut member.port, PortOf::Served(Arc::clone(&lane))) {
+        let served_port = Arc::new(ServedPort::new(own, &to.doorbell));
+        if let PortOf::Own(port) = core::mem::replace(&mut member.port, PortOf::Served(Arc::clone(&served_port))) {
             self.served += 1;
-            to.bring(Brought { port, lane: ServingEnd(lane) });
+            to.bring(Brought { port, served_port: ServingEnd(served_port) });
         }
     }
 
-    /// The lane of a port that another engine serves.
-    pub(super) fn lane(&self, key: DefaultKey) -> Option<&Arc<Lane<ParcelOf<N>>>> {
+    /// The served port of a port that another engine serves.
+    pub(super) fn served_port(&self, key: DefaultKey) -> Option<&Arc<ServedPort<TxBatchOf<N>>>> {
         match &self.members.get(key)?.port {
             PortOf::Own(_) => None,
-            PortOf::Served(lane) => Some(lane),
+            PortOf::Served(served_port) => Some(served_port),
         }
     }
 
     /// Those of which their servers have something to tell.
     pub(super) fn with_news(&self) -> impl Iterator<Item = DefaultKey> {
-        let has_news = |member: &Member<N>| matches!(&member.port, PortOf::Served(lane) if lane.has_news());
+        let has_news =
+            |member: &Member<N>| matches!(&member.port, PortOf::Served(served_port) if served_port.has_news());
         self.members.iter().filter(move |(_, member)| has_news(member)).map(|(key, _)| key)
     }
 
     /// Takes a port away.
     pub(super) fn remove_member(&mut self, key: DefaultKey) -> Option<DefaultKey> {
         let member = self.members.remove(key)?;
-        if let PortOf::Served(lane) = member.port {
+        if let PortOf::Served(served_port) = member.port {
             self.served -= 1;
-            lane.leave();
-            self.left.retain(|(_, lane)| lane.posted().is_some());
-            self.left.push((key, lane));
+            served_port.leave();
+            self.left.retain(|(_, served_port)| served_port.posted().is_some());
+            self.left.push((key, served_port));
         }
         Some(member.token)
     }
@@ -491,7 +496,7 @@ impl<N: Carrier> Member<N> {
     pub(super) fn poll_hint(&mut self) -> Option<Hint> {
         match &mut self.port {
             PortOf::Own(port) => port.poll_hint(),
-            PortOf::Served(lane) => lane.take_hint(),
+            PortOf::Served(served_port) => served_port.take_hint(),
         }
     }
 
@@ -516,7 +521,7 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         }
         match &mut member.port {
             PortOf::Own(port) => port.send(batch, pieces),
-            PortOf::Served(lane) => send_to(lane, batch, pieces),
+            PortOf::Served(served_port) => send_to(served_port, batch, pieces),
         }
     }
 
@@ -548,7 +553,7 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
     fn overflowed(&self, port: DatagramKey) -> u64 {
         self.members.get(port.0).map_or(0, |member| match &member.port {
             PortOf::Own(port) => port.counters().overflowed,
-            PortOf::Served(lane) => lane.overflowed(),
+            PortOf::Served(served_port) => served_port.overflowed(),
         })
     }
 
@@ -560,8 +565,8 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
             // It is armed for room as well before a thread sleeps.
             member.start_polling();
         }
-        if let Some(lane) = self.lane(port.0) {
-            lane.want_room();
+        if let Some(served_port) = self.served_port(port.0) {
+            served_port.want_room();
         }
     }
 
@@ -623,25 +628,25 @@ impl<N: Carrier> ServedPorts for Datagrams<N> {
 
     fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut dyn Any)) -> bool {
         let Some(member) = self.members.get_mut(port.0) else { return false };
-        let PortOf::Served(lane) = &member.port else { return false };
-        let posted = lane.post(|parcel| fill(parcel));
+        let PortOf::Served(served_port) = &member.port else { return false };
+        let posted = served_port.post(|tx_batch| fill(tx_batch));
         // An answer is likely.
         member.start_polling();
         posted
     }
 
     fn posted(&self, port: DatagramKey) -> Option<u64> {
-        let left = || self.left.iter().find(|(key, _)| *key == port.0).map(|(_, lane)| lane);
-        self.lane(port.0).or_else(left)?.posted()
+        let left = || self.left.iter().find(|(key, _)| *key == port.0).map(|(_, served_port)| served_port);
+        self.served_port(port.0).or_else(left)?.posted()
     }
 
     fn have_left(&mut self, port: DatagramKey, mark: u64, name: u64) -> bool {
-        if let Some((_, lane)) = self.left.iter().find(|(key, _)| *key == port.0) {
-            return lane.have_left(mark, name);
+        if let Some((_, served_port)) = self.left.iter().find(|(key, _)| *key == port.0) {
+            return served_port.have_left(mark, name);
         }
         let Some(member) = self.members.get_mut(port.0) else { return true };
-        let PortOf::Served(lane) = &member.port else { return true };
-        let have_left = lane.have_left(mark, name);
+        let PortOf::Served(served_port) = &member.port else { return true };
+        let have_left = served_port.have_left(mark, name);
         if !have_left && !member.waiting.contains(&name) {
             member.waiting.push(name);
         }
@@ -649,8 +654,8 @@ impl<N: Carrier> ServedPorts for Datagrams<N> {
     }
 
     fn take_back(&mut self, port: DatagramKey, name: u64) {
-        if let Some(lane) = self.lane(port.0) {
-            lane.take_back(name);
+        if let Some(served_port) = self.served_port(port.0) {
+            served_port.take_back(name);
         }
     }
 }

@@ -8,15 +8,15 @@ use slotmap::DefaultKey;
 use weft_base::{Clock, DatagramBatch, Ecn, HostAddress, Piece, PortError, ReceivedDatagrams};
 
 use super::datagrams::Room;
-use super::lanes::{BUNDLES, Lane};
 use super::listening::MOST_UNCONFIRMED;
 use super::served::HINTS_OF_A_TURN;
+use super::served_port::{RX_BATCHES, ServedPort};
 use super::{Engine, Entry, Member, Upper};
 use crate::connection::{Connection, within_limits};
 use crate::error::{ConnectionError, RefusedStart};
 use crate::lower::{
-    CallOutcome, Carrier, Datagram, DatagramKey, DatagramPorts, Datagrams as _, Inbox, InboxEntry, Io, ParcelOf, Route,
-    Unmatched,
+    CallOutcome, Carrier, Datagram, DatagramKey, DatagramPorts, Datagrams as _, Inbox, InboxEntry, Io, Route,
+    TxBatchOf, Unmatched,
 };
 use crate::offer::Offer;
 use crate::settings::Rails;
@@ -104,8 +104,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                     && let Ok((key, _)) = self.bind_new(SocketAddr::new(address.ip, 0))
                 {
                     let (number, engines) = (self.datagrams.rail_count(), self.settings.rail_engines);
-                    if let Some(desk) = self.serving.server_of(number, engines) {
-                        self.datagrams.give_away(key, &self.doorbell, desk);
+                    if let Some(port_server) = self.serving.server_of(number, engines) {
+                        self.datagrams.give_away(key, &self.doorbell, port_server);
                     }
                     self.datagrams.add_rail(&mut self.network, key, *address, flow);
                 }
@@ -197,8 +197,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Receives once at a port, and brings what has come to those it is for.
     pub(super) fn receive_datagrams(&mut self, key: DefaultKey) -> bool {
-        if let Some(lane) = self.datagrams.lane(key).cloned() {
-            return self.receive_served(key, &lane);
+        if let Some(served_port) = self.datagrams.served_port(key).cloned() {
+            return self.receive_served(key, &served_port);
         }
         let mut room = take(&mut self.datagrams.room);
         let any = self.datagrams.receive(&mut self.network, key, &mut room);
@@ -214,33 +214,33 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// Takes what the engine that serves a port has brought.
-    fn receive_served(&mut self, key: DefaultKey, lane: &Lane<ParcelOf<N>>) -> bool {
-        if !lane.take_news() {
+    fn receive_served(&mut self, key: DefaultKey, served_port: &ServedPort<TxBatchOf<N>>) -> bool {
+        if !served_port.take_news() {
             return false;
         }
         let mut room = take(&mut self.datagrams.room);
-        for _ in 0..BUNDLES {
-            let Some(mut bundle) = lane.take_bundle() else { break };
+        for _ in 0..RX_BATCHES {
+            let Some(mut rx_batch) = served_port.take_rx_batch() else { break };
             self.look_at_clock();
-            core::mem::swap(&mut room.bytes, &mut bundle.bytes);
-            core::mem::swap(&mut room.received, &mut bundle.received);
-            self.deliver(key, &mut room, &bundle.are_good);
-            core::mem::swap(&mut room.bytes, &mut bundle.bytes);
-            core::mem::swap(&mut room.received, &mut bundle.received);
-            lane.give_back(bundle);
+            core::mem::swap(&mut room.bytes, &mut rx_batch.bytes);
+            core::mem::swap(&mut room.received, &mut rx_batch.received);
+            self.deliver(key, &mut room, &rx_batch.are_good);
+            core::mem::swap(&mut room.bytes, &mut rx_batch.bytes);
+            core::mem::swap(&mut room.received, &mut rx_batch.received);
+            served_port.give_back(rx_batch);
         }
         self.datagrams.room = room;
-        lane.look_again();
-        while let Some((name, told)) = lane.take_told() {
+        served_port.look_again();
+        while let Some((name, failure)) = served_port.take_failures() {
             let now = self.now;
             if let Some(connection) = self.datagrams.find_own(name)
                 && let Some(there) = self.connection_mut(connection)
             {
-                there.lower.take_told(&told, now);
+                there.lower.take_failures(&failure, now);
                 self.start_connection(connection);
             }
         }
-        if lane.take_moved() {
+        if served_port.take_moved() {
             self.go_on_at(key);
         }
         self.take_hints(key);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{DatagramLimits, DatagramPort, Interest};
 
-use super::lanes::{Bundle, Desk, Lane, ServingEnd};
 use super::ports::token;
-use crate::lower::{Carrier, Datagrams as _, Leaving as _, LeavingOf, ParcelOf};
+use super::served_port::{PortServer, RxBatch, ServedPort, ServingEnd};
+use crate::lower::{Carrier, Datagrams as _, Leaving as _, LeavingOf, TxBatchOf};
 use crate::policy::arming::{DisarmPolicy, arms_port};
 
 /// Hints of one visit.
@@ -16,7 +16,7 @@ pub(super) const HINTS_OF_A_TURN: usize = 64;
 /// The ports that an engine serves, and the engines that serve its own.
 pub(super) struct Serving<N: Carrier> {
     /// Of all engines, by their numbers.
-    pub(super) desks: Arc<[Arc<Desk<N>>]>,
+    pub(super) port_servers: Arc<[Arc<PortServer<N>>]>,
     /// The number of this one.
     pub(super) index: usize,
     pub(super) served: SlotMap<DefaultKey, Served<N>>,
@@ -25,7 +25,7 @@ pub(super) struct Serving<N: Carrier> {
 /// One port.
 pub(super) struct Served<N: Carrier> {
     pub(super) port: N::Datagram,
-    pub(super) lane: ServingEnd<ParcelOf<N>>,
+    pub(super) served_port: ServingEnd<TxBatchOf<N>>,
     /// Its key among all ports that the network may tell of.
     pub(super) token: DefaultKey,
     pub(super) limits: DatagramLimits,
@@ -36,19 +36,19 @@ pub(super) struct Served<N: Carrier> {
 }
 
 impl<N: Carrier> Serving<N> {
-    pub(super) fn new(desks: Arc<[Arc<Desk<N>>]>, index: usize) -> Self {
-        Self { desks, index, served: SlotMap::new() }
+    pub(super) fn new(port_servers: Arc<[Arc<PortServer<N>>]>, index: usize) -> Self {
+        Self { port_servers, index, served: SlotMap::new() }
     }
 
-    /// The desk of the engine that is to serve this engine's port with this number, if it is another one.
-    pub(super) fn server_of(&self, number: usize, engines: usize) -> Option<&Arc<Desk<N>>> {
-        let away = number % engines.clamp(1, self.desks.len());
-        (away > 0).then(|| &self.desks[(self.index + away) % self.desks.len()])
+    /// The port server of the engine that is to serve this engine's port with this number, if it is another one.
+    pub(super) fn server_of(&self, number: usize, engines: usize) -> Option<&Arc<PortServer<N>>> {
+        let away = number % engines.clamp(1, self.port_servers.len());
+        (away > 0).then(|| &self.port_servers[(self.index + away) % self.port_servers.len()])
     }
 
-    /// The desk of this engine.
-    pub(super) fn own(&self) -> &Arc<Desk<N>> {
-        &self.desks[self.index]
+    /// The port server of this engine.
+    pub(super) fn own(&self) -> &Arc<PortServer<N>> {
+        &self.port_servers[self.index]
     }
 
     /// Whether one is watched by the operating system.
@@ -90,35 +90,35 @@ impl<N: Carrier> Served<N> {
 
 impl<N: Carrier> Served<N> {
     pub(super) fn receive(&mut self) -> bool {
-        let lane: &Lane<ParcelOf<N>> = &self.lane.0;
-        let Some(mut bundle) = lane.room() else {
+        let served_port: &ServedPort<TxBatchOf<N>> = &self.served_port.0;
+        let Some(mut rx_batch) = served_port.room() else {
             // There is work when the owner has given some back.
             self.empty_polls = self.empty_polls.saturating_add(1);
             return false;
         };
-        bundle.received.clear();
+        rx_batch.received.clear();
         // A broken port is one at which nothing comes.
-        let count = self.port.receive(&mut bundle.bytes, &mut bundle.received).unwrap_or(0);
+        let count = self.port.receive(&mut rx_batch.bytes, &mut rx_batch.received).unwrap_or(0);
         if count == 0 {
             self.empty_polls = self.empty_polls.saturating_add(1);
-            lane.put_room(bundle);
+            served_port.put_room(rx_batch);
             return false;
         }
         self.empty_polls = 0;
-        let Bundle { bytes, received, are_good } = &mut bundle;
+        let RxBatch { bytes, received, are_good } = &mut rx_batch;
         are_good.clear();
         for run in received.iter() {
             let datagrams = bytes[run.range.clone()].chunks(run.segment_size.max(1) as usize);
             are_good.extend(datagrams.map(N::Lower::is_good));
         }
-        lane.bring(bundle, self.port.counters().overflowed);
+        served_port.bring(rx_batch, self.port.counters().overflowed);
         true
     }
 
     pub(super) fn bring_hints(&mut self) {
         for _ in 0..HINTS_OF_A_TURN {
             let Some(hint) = self.port.poll_hint() else { return };
-            self.lane.0.bring_hint(hint);
+            self.served_port.0.bring_hint(hint);
         }
     }
 }

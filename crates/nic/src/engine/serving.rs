@@ -6,26 +6,26 @@ use slotmap::{DefaultKey, Key as _};
 use weft_base::{Clock, DatagramPort, Interest};
 
 use super::delivery::MOST_POLLED;
-use super::lanes::Brought;
 use super::ports::{Owner, token};
 use super::served::Served;
+use super::served_port::Brought;
 use super::{Engine, Upper};
 use crate::lower::{Carrier, Leaving as _, LeavingOf};
 use crate::policy::arming::DisarmPolicy;
 
-/// Parcels of a port that are sent in a turn.
+/// Transmit batches of a port that are sent in a turn.
 const PARCELS_OF_A_TURN: u32 = 8;
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Another engine has rung: for ports that this one serves, or that it has others serve.
-    pub(super) fn attend_lanes(&mut self) {
-        for Brought { port, lane } in self.serving.own().take() {
+    pub(super) fn attend_served_ports(&mut self) {
+        for Brought { port, served_port } in self.serving.own().take() {
             let token = self.ports.add(Owner::Served(DefaultKey::default()));
             let limits = port.limits();
             let (leaving, empty_polls) = (LeavingOf::<N>::default(), 0);
             let served = Served {
                 port,
-                lane,
+                served_port,
                 token,
                 limits,
                 leaving,
@@ -36,7 +36,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             let key = self.serving.served.insert(served);
             self.ports.set_served(token, key);
         }
-        let with_work = self.serving.served.iter().filter(|(_, served)| served.lane.0.take_work());
+        let with_work = self.serving.served.iter().filter(|(_, served)| served.served_port.0.take_work());
         let served: ArrayVec<DefaultKey, MOST_POLLED> = with_work.map(|(key, _)| key).take(MOST_POLLED).collect();
         let owned: ArrayVec<DefaultKey, MOST_POLLED> = self.datagrams.with_news().take(MOST_POLLED).collect();
         if served.is_full() || owned.is_full() {
@@ -54,7 +54,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// The operating system tells of a port that this engine serves, or its owner does.
     pub(super) fn attend_served(&mut self, key: DefaultKey) {
         let Some(served) = self.serving.served.get_mut(key) else { return };
-        if served.lane.0.is_left() {
+        if served.served_port.0.is_left() {
             self.ports.remove(&[served.token]);
             self.serving.served.remove(key);
             return;
@@ -90,13 +90,13 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.counters.served_receives += u64::from(received);
         let (mut sent, mut bytes, mut calls) = (false, 0, 0);
         for _ in 0..PARCELS_OF_A_TURN {
-            let (lane, leaving, registry) = (&served.lane.0, &mut served.leaving, &self.registry);
-            let loaded = leaving.is_empty() && lane.load_parcel(|parcel| leaving.load(parcel, registry));
+            let (served_port, leaving, registry) = (&served.served_port.0, &mut served.leaving, &self.registry);
+            let loaded = leaving.is_empty() && served_port.load_tx_batch(|tx_batch| leaving.load(tx_batch, registry));
             if leaving.is_empty() && !loaded {
                 break;
             }
-            let (taken, made) =
-                leaving.send(&mut served.port, &served.limits, |name, told| lane.bring_told(name, told));
+            let (taken, made) = leaving
+                .send(&mut served.port, &served.limits, |name, failure| served_port.bring_failure(name, failure));
             (bytes, calls) = (bytes + taken, calls + made);
             sent |= loaded || taken > 0;
             if !leaving.is_empty() {

@@ -9,7 +9,7 @@ use weft_rdmap::{SendRequest, Stream};
 
 use super::edge::acceptor::EdgeAcceptor;
 use super::edge::outbox::Outbox;
-use super::edge::parcel::EdgeLeaving;
+use super::edge::tx_batch::EdgeLeaving;
 use super::edge::{self, Edge};
 use super::mpa::staging::Pool;
 use super::mpa::{self, Mpa};
@@ -17,8 +17,8 @@ use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Above, Accepted, CallOutcome, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, ListensAt,
-    Names, Passed, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, Sent, Setup, StartStep, StreamCell,
-    Told, Undecided, Unmatched,
+    Names, Passed, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, SendFailure, Sent, Setup,
+    StartStep, StreamCell, Undecided, Unmatched,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -551,9 +551,9 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
         }
     }
 
-    fn take_told(&mut self, told: &Told, now: Time) {
+    fn take_failures(&mut self, failure: &SendFailure, now: Time) {
         if let Self::Edge(edge) = self {
-            Datagrams::<S>::take_told(edge, told, now);
+            Datagrams::<S>::take_failures(edge, failure, now);
         }
     }
 

@@ -98,25 +98,25 @@ pub trait ServedPorts {
     /// Whether any port is served by another engine of the NIC.
     fn any_served(&self) -> bool;
 
-    /// Has the engine that serves the port send what `fill` puts into the parcel, which is a [`Leaving::Parcel`] of the
+    /// Has the engine that serves the port send what `fill` puts into the transmit batch, which is a [`Leaving::TxBatch`] of the
     /// connection's lower layer. False where that is this engine, or the other one takes nothing now: then `fill` was
     /// not called.
     fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut dyn Any)) -> bool;
 
-    /// The number of the parcel that is posted next at this port. `None`: all others have left.
+    /// The number of the transmit batch that is posted next at this port. `None`: all others have left.
     fn posted(&self, port: DatagramKey) -> Option<u64>;
 
-    /// Whether all parcels before this one have left, in so far as nothing reads their memory any more. If not, the
+    /// Whether all transmit batches before this one have left, in so far as nothing reads their memory any more. If not, the
     /// connection with this name is driven when they have.
     fn have_left(&mut self, port: DatagramKey, mark: u64, name: u64) -> bool;
 
-    /// Throws away the parcels of the connection with this name that wait at the port.
+    /// Throws away the transmit batches of the connection with this name that wait at the port.
     fn take_back(&mut self, port: DatagramKey, name: u64);
 }
 
 /// What sending has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum SendFailure {
     /// A datagram on this rail, of this many bytes, is larger than the link carries, which is that many, if that is
     /// known.
     TooLarge(u8, u32, Option<u32>),
@@ -128,7 +128,7 @@ pub enum Told {
 
 /// Datagrams of one connection that leave by a port which another engine serves, as the lower layer packs them. Their
 /// payload is where the work requests have it, and is copied by that engine.
-pub trait Parcel: Default + Send + Any {
+pub trait TxBatch: Default + Send + Any {
     /// What this end calls the connection that sends it. 0: it is of no connection.
     fn name(&self) -> u64;
 
@@ -136,17 +136,17 @@ pub trait Parcel: Default + Send + Any {
     fn fill(&mut self, batch: &DatagramBatch, bytes: &[u8]);
 }
 
-/// A parcel on its way out, at the engine that serves the port.
+/// A transmit batch on its way out, at the engine that serves the port.
 pub trait Leaving: Default + Send {
     /// What it is loaded from.
-    type Parcel: Parcel;
+    type TxBatch: TxBatch;
 
     /// Whether nothing waits.
     fn is_empty(&self) -> bool;
 
-    /// Copies a parcel's payload: from here on its memory is not read. A datagram whose memory is gone is as one that
+    /// Copies a transmit batch's payload: from here on its memory is not read. A datagram whose memory is gone is as one that
     /// was lost: that memory goes only when no connection wants the datagram any more.
-    fn load(&mut self, parcel: &Self::Parcel, registry: &Registry);
+    fn load(&mut self, tx_batch: &Self::TxBatch, registry: &Registry);
 
     /// Sends until all has left or the port has no room, and tells of which connection a datagram could not leave.
     /// Returns the bytes and the calls that it took.
@@ -154,12 +154,12 @@ pub trait Leaving: Default + Send {
         &mut self,
         port: &mut impl DatagramPort,
         limits: &DatagramLimits,
-        tell: impl FnMut(u64, Told),
+        tell: impl FnMut(u64, SendFailure),
     ) -> (usize, u64);
 }
 
 /// Where no datagrams leave.
-impl Parcel for () {
+impl TxBatch for () {
     fn name(&self) -> u64 {
         0
     }
@@ -169,7 +169,7 @@ impl Parcel for () {
 
 /// Where no datagrams leave.
 impl Leaving for () {
-    type Parcel = ();
+    type TxBatch = ();
 
     fn is_empty(&self) -> bool {
         true
@@ -177,7 +177,7 @@ impl Leaving for () {
 
     fn load(&mut self, (): &(), _: &Registry) {}
 
-    fn send(&mut self, _: &mut impl DatagramPort, _: &DatagramLimits, _: impl FnMut(u64, Told)) -> (usize, u64) {
+    fn send(&mut self, _: &mut impl DatagramPort, _: &DatagramLimits, _: impl FnMut(u64, SendFailure)) -> (usize, u64) {
         (0, 0)
     }
 }

@@ -35,12 +35,12 @@ mod words;
 pub use self::above::{Above, StreamCell, StreamGuard};
 pub(crate) use self::datagrams::InboxEntry;
 pub use self::datagrams::{
-    Datagram, DatagramKey, DatagramPorts, DatagramRun, Destination, Inbox, Leaving, Names, Parcel, RailPort, RailPorts,
-    ServedPorts, Told, Unmatched,
+    Datagram, DatagramKey, DatagramPorts, DatagramRun, Destination, Inbox, Leaving, Names, RailPort, RailPorts,
+    SendFailure, ServedPorts, TxBatch, Unmatched,
 };
 pub use self::io::{Io, Scratch};
 pub use self::seam::{Datagrams, Lower, Pollable, Segments, Setup};
-pub(crate) use self::stack::{AcceptorOf, LeavingOf, ParcelOf};
+pub(crate) use self::stack::{AcceptorOf, LeavingOf, TxBatchOf};
 pub use self::stack::{Carrier, Stack};
 pub use self::words::{
     Accepted, CallOutcome, Drained, Got, ListensAt, MOST_PASSED, Passed, Readiness, ReceiveError, Route, SendError,

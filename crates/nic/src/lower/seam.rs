@@ -7,7 +7,7 @@ use weft_base::{Hint, Interest, Network, PortError, PortOptions, Time, Token};
 use weft_rdmap::{SendRequest, Stream};
 
 use super::above::{Above, StreamCell};
-use super::datagrams::{DatagramKey, DatagramPorts, Destination, Leaving, Names, Told, Unmatched};
+use super::datagrams::{DatagramKey, DatagramPorts, Destination, Leaving, Names, SendFailure, Unmatched};
 use super::io::Io;
 #[cfg(doc)]
 use super::words::MOST_PASSED;
@@ -304,7 +304,7 @@ pub trait Datagrams<S>: Sized {
     }
 
     /// What an engine that serves one of the connection's ports says of what it has sent.
-    fn take_told(&mut self, _told: &Told, _now: Time) {}
+    fn take_failures(&mut self, _failure: &SendFailure, _now: Time) {}
 
     /// A host on the path says something about what was sent, and quotes it: see [`Datagrams::quoted`].
     fn take_hint(&mut self, _hint: &Hint, _now: Time) {}

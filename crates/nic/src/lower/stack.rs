@@ -53,8 +53,8 @@ where
 /// What answers at the datagram ports of a network's lower layer.
 pub(crate) type AcceptorOf<N> = <<N as Carrier>::Lower as Datagrams<<N as Carrier>::Scratch>>::Acceptor;
 
-/// A parcel of a network's lower layer, on its way out.
+/// A transmit batch of a network's lower layer, on its way out.
 pub(crate) type LeavingOf<N> = <<N as Carrier>::Lower as Datagrams<<N as Carrier>::Scratch>>::Leaving;
 
-/// A parcel of a network's lower layer.
-pub(crate) type ParcelOf<N> = <LeavingOf<N> as Leaving>::Parcel;
+/// A transmit batch of a network's lower layer.
+pub(crate) type TxBatchOf<N> = <LeavingOf<N> as Leaving>::TxBatch;

@@ -22,7 +22,7 @@ impl Hands<'_, '_> {
         notice: Option<u32>,
         count: u32,
     ) {
-        let before = self.desk.outbox.len();
+        let before = self.posting.outbox.len();
         let Laid { layout, deed, packed } = laid;
         match deed {
             Deed::Put(bytes) if packed => self.pack(request, access, &layout, &bytes, notice),
@@ -32,7 +32,7 @@ impl Hands<'_, '_> {
             }
             Deed::Get => {}
         }
-        let parts = (self.desk.outbox.len() - before) as u32;
+        let parts = (self.posting.outbox.len() - before) as u32;
         let Some(pending) = self.pending[request.index()].as_mut() else { return };
         pending.parts = parts;
         if pending.is_atomic {
@@ -43,12 +43,12 @@ impl Hands<'_, '_> {
 
     /// Messages that the target unpacks. The last one is counted.
     fn pack(&mut self, request: Request, access: Access, layout: &Layout, bytes: &[u8], notice: Option<u32>) {
-        let (id, context, peer) = (self.id, self.context(request).number(), self.desk.peers[access.rank]);
+        let (id, context, peer) = (self.id, self.context(request).number(), self.posting.peers[access.rank]);
         let epoch = self.pending[request.index()].as_ref().map_or(0, |pending| pending.epoch);
         packed::messages(access.offset, layout, bytes, |runs, bytes, is_last| {
-            let mut message = self.desk.spare.pop().unwrap_or_default();
+            let mut message = self.posting.spare.pop().unwrap_or_default();
             packed::emit((id, epoch), runs, bytes, is_last && notice.is_some(), &mut message);
-            self.desk.outbox.push_back(Post::Send(SendPost::new(peer, message).context(context)));
+            self.posting.outbox.push_back(Post::Send(SendPost::new(peer, message).context(context)));
         });
     }
 
@@ -61,7 +61,7 @@ impl Hands<'_, '_> {
         bytes: &[u8],
         (notice, count): (Option<u32>, u32),
     ) {
-        let (id, context, peer) = (self.id, self.context(request).number(), self.desk.peers[access.rank]);
+        let (id, context, peer) = (self.id, self.context(request).number(), self.posting.peers[access.rank]);
         let mut rest = bytes;
         let mut left = layout.blocks();
         while let Some((first, _)) = left.split_first() {
@@ -73,7 +73,7 @@ impl Hands<'_, '_> {
             let pieces = if blocks.len() > 1 { blocks.iter().map(piece).collect() } else { Vec::new() };
             let notice = notice.filter(|_| further.is_empty());
             let data = notice.map(|epoch| Notice { window: id, epoch: epoch as u16, count }.data());
-            self.desk.outbox.push_back(Post::Write(TransferPost { data, pieces, ..post }));
+            self.posting.outbox.push_back(Post::Write(TransferPost { data, pieces, ..post }));
             (rest, left) = (later, further);
         }
     }
@@ -87,34 +87,34 @@ impl Hands<'_, '_> {
         operands: &[u8],
         (element, combine): (Element, Combine),
     ) {
-        let (context, peer) = (self.context(request), self.desk.peers[access.rank]);
+        let (context, peer) = (self.context(request), self.posting.peers[access.rank]);
         let mut rest = operands;
         for block in layout.blocks() {
             let (now, later) = rest.split_at(block.length as usize);
             let operation = Operation::Accumulate { element, combine, operands: now.to_vec() };
             let place = self.place_at(access, block.offset);
-            self.desk.outbox.extend(atomics(peer, place, operation, self.desk.atomic_bytes, context));
+            self.posting.outbox.extend(atomics(peer, place, operation, self.posting.atomic_bytes, context));
             rest = later;
         }
     }
 
     /// Reads many blocks: all from the first to the last in one, or each.
     pub(super) fn read_laid(&mut self, request: Request, access: Access, layout: &Layout) {
-        let (context, peer) = (self.context(request), self.desk.peers[access.rank]);
+        let (context, peer) = (self.context(request), self.posting.peers[access.rank]);
         let read = |place: RemotePlace, length: u32, part: usize| {
             let context = Context { part: part as u32, ..context }.number();
             Post::Read(TransferPost::new(peer, vec![0; length as usize], place).context(context))
         };
         let first = self.place_at(access, layout.first().into());
         let (gather, parts) = if layout.reads_gaps() {
-            self.desk.outbox.push_back(read(first, layout.extent() - layout.first(), 0));
+            self.posting.outbox.push_back(read(first, layout.extent() - layout.first(), 0));
             (Gather::Span(layout.clone()), 1)
         } else {
             let mut start = 0;
             let mut starts = Vec::with_capacity(layout.blocks().len());
             for (part, block) in layout.blocks().iter().enumerate() {
                 let post = read(self.place_at(access, block.offset), block.length, part);
-                self.desk.outbox.push_back(post);
+                self.posting.outbox.push_back(post);
                 starts.push(start);
                 start += block.length;
             }

@@ -56,14 +56,14 @@ pub(super) struct Told {
 }
 
 /// What a side needs of its team to make posts.
-pub(super) struct Desk<'a> {
+pub(super) struct Posting<'a> {
     pub(super) peers: &'a [PeerId],
     pub(super) outbox: &'a mut VecDeque<Post>,
     pub(super) spare: &'a mut Vec<Vec<u8>>,
     pub(super) atomic_bytes: usize,
 }
 
-impl Desk<'_> {
+impl Posting<'_> {
     /// A message to a rank.
     pub(super) fn send(&mut self, to: usize, fence: bool, write: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = self.spare.pop().unwrap_or_default();
@@ -129,16 +129,16 @@ impl Side {
     }
 
     /// Does what the machine says, as far as `room` posts go.
-    pub(super) fn pump(&mut self, desk: &mut Desk<'_>, room: usize) {
+    pub(super) fn pump(&mut self, posting: &mut Posting<'_>, room: usize) {
         if self.places.is_empty() {
             return;
         }
-        while desk.outbox.len() < room {
+        while posting.outbox.len() < room {
             let Self { id, rank, machine, places, words, attempts, pending, told, under_way, .. } = self;
             let (id, rank) = (*id, *rank);
             let kind = machine.fence_kind();
             let Some(action) = machine.poll_action() else { break };
-            let mut hands = Hands { id, places, pending, told, desk };
+            let mut hands = Hands { id, places, pending, told, posting };
             match action {
                 // One that was too many to go as it was begun still is a message.
                 Action::Write { request, access, notice: Some(epoch), .. }
@@ -162,9 +162,9 @@ impl Side {
                 Action::Lock { to, exclusive } => {
                     attempts.push(Attempt::new(to, exclusive));
                     let context = Context::of_lock(id, 0, to);
-                    hands.desk.outbox.push_back(lock::attempt(
+                    hands.posting.outbox.push_back(lock::attempt(
                         rank,
-                        hands.desk.peers[to],
+                        hands.posting.peers[to],
                         words[to],
                         exclusive,
                         context,
@@ -172,9 +172,9 @@ impl Side {
                 }
                 Action::Unlock { to, exclusive } => {
                     let context = Context::of_lock(id, 2, to);
-                    hands.desk.outbox.push_back(lock::release(
+                    hands.posting.outbox.push_back(lock::release(
                         rank,
-                        hands.desk.peers[to],
+                        hands.posting.peers[to],
                         words[to],
                         exclusive,
                         context,
@@ -205,11 +205,11 @@ impl Side {
     }
 
     /// One post of an operation has completed.
-    pub(super) fn complete(&mut self, context: Context, result: Option<Vec<u8>>, desk: &mut Desk<'_>) {
+    pub(super) fn complete(&mut self, context: Context, result: Option<Vec<u8>>, posting: &mut Posting<'_>) {
         let Some(place) = self.pending.get_mut(context.index) else { return };
         let Some(pending) = place else { return };
         if let Some(bytes) = result {
-            pending.take_part(context.part as usize, bytes, desk.atomic_bytes);
+            pending.take_part(context.part as usize, bytes, posting.atomic_bytes);
         }
         pending.parts -= 1;
         if pending.parts > 0 {
@@ -220,7 +220,7 @@ impl Side {
         // It is pending, so the machine knows it.
         let _ = self.machine.handle_complete(pending.request);
         if pending.is_atomic {
-            self.tell(&pending, desk);
+            self.tell(&pending, posting);
         }
         if let Some(bytes) = pending.result {
             self.results.insert(pending.request, (pending.epoch, bytes));
@@ -228,7 +228,7 @@ impl Side {
     }
 
     /// An atomic has completed. When none is on its way any more, the target hears of those that it must count.
-    fn tell(&mut self, pending: &Pending, desk: &mut Desk<'_>) {
+    fn tell(&mut self, pending: &Pending, posting: &mut Posting<'_>) {
         let told = &mut self.told[pending.target];
         told.under_way -= 1;
         told.completed += u32::from(pending.tells);
@@ -236,11 +236,11 @@ impl Side {
             return;
         }
         let (id, count) = (self.id, core::mem::take(&mut told.completed));
-        desk.send(pending.target, false, |bytes| codec::emit_placed(id, pending.epoch, count, bytes));
+        posting.send(pending.target, false, |bytes| codec::emit_placed(id, pending.epoch, count, bytes));
     }
 
     /// An atomic on a lock word has completed.
-    pub(super) fn locked(&mut self, context: Context, word: u64, now: Time, desk: &mut Desk<'_>) {
+    pub(super) fn locked(&mut self, context: Context, word: u64, now: Time, posting: &mut Posting<'_>) {
         let (to, part) = (context.index, context.part);
         if part == 2 {
             // The machine has asked for it.
@@ -257,7 +257,7 @@ impl Side {
                 self.attempts[at].wait(by, now);
                 if !exclusive {
                     let (rank, context) = (self.rank, Context { part: 1, ..context });
-                    desk.outbox.push_back(lock::release(rank, desk.peers[to], self.words[to], false, context));
+                    posting.outbox.push_back(lock::release(rank, posting.peers[to], self.words[to], false, context));
                 }
             }
         }
@@ -269,12 +269,12 @@ impl Side {
     }
 
     /// Tries again what is due.
-    pub(super) fn try_again(&mut self, now: Time, desk: &mut Desk<'_>) {
+    pub(super) fn try_again(&mut self, now: Time, posting: &mut Posting<'_>) {
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.due.is_some_and(|due| due <= now)) {
             attempt.due = None;
             let (to, exclusive) = (attempt.to, attempt.exclusive);
             let context = Context::of_lock(self.id, 0, to);
-            desk.outbox.push_back(lock::attempt(self.rank, desk.peers[to], self.words[to], exclusive, context));
+            posting.outbox.push_back(lock::attempt(self.rank, posting.peers[to], self.words[to], exclusive, context));
         }
     }
 
@@ -296,7 +296,7 @@ pub(super) struct Hands<'a, 'd> {
     pub(super) places: &'a [RemotePlace],
     pub(super) pending: &'a mut [Option<Pending>],
     pub(super) told: &'a mut [Told],
-    pub(super) desk: &'a mut Desk<'d>,
+    pub(super) posting: &'a mut Posting<'d>,
 }
 
 impl Hands<'_, '_> {
@@ -326,33 +326,33 @@ impl Hands<'_, '_> {
         let run = [Run { offset: access.offset, stride: 0, length: access.local.length, count: 1 }];
         // No run is empty.
         let runs = if bytes.is_empty() { &[] } else { &run[..] };
-        self.desk.send(access.rank, false, |message| packed::emit((id, epoch), runs, &bytes, true, message));
-        if self.desk.spare.len() < SPARE {
-            self.desk.spare.push(bytes);
+        self.posting.send(access.rank, false, |message| packed::emit((id, epoch), runs, &bytes, true, message));
+        if self.posting.spare.len() < SPARE {
+            self.posting.spare.push(bytes);
         }
         true
     }
 
     fn update(&mut self, request: Request, access: Access, notice: Option<u32>, count: u32) {
         let (place, context, id) = (self.place(access), self.context(request), self.id);
-        let peer = self.desk.peers[access.rank];
+        let peer = self.posting.peers[access.rank];
         let Some(pending) = self.pending[request.index()].as_mut() else { return };
         match pending.operation.take() {
             Some(Operation::Put(bytes)) => {
                 pending.parts = 1;
                 let post = TransferPost::new(peer, bytes, place).context(context.number());
                 let notice = notice.map(|epoch| Notice { window: id, epoch: epoch as u16, count }.data());
-                self.desk.outbox.push_back(Post::Write(TransferPost { data: notice, ..post }));
+                self.posting.outbox.push_back(Post::Write(TransferPost { data: notice, ..post }));
             }
             Some(Operation::Laid(laid)) => self.update_laid(request, access, laid, notice, count),
             Some(operation) => {
                 pending.tells = notice.is_some();
-                let before = self.desk.outbox.len();
+                let before = self.posting.outbox.len();
                 if matches!(operation, Operation::Fetch { .. }) {
                     pending.result = Some(vec![0; access.local.length as usize]);
                 }
-                self.desk.outbox.extend(atomics(peer, place, operation, self.desk.atomic_bytes, context));
-                pending.parts = (self.desk.outbox.len() - before) as u32;
+                self.posting.outbox.extend(atomics(peer, place, operation, self.posting.atomic_bytes, context));
+                pending.parts = (self.posting.outbox.len() - before) as u32;
                 self.told[access.rank].under_way += 1;
             }
             None => {}
@@ -367,19 +367,19 @@ impl Hands<'_, '_> {
         }
         pending.parts = 1;
         let sink = vec![0; access.local.length as usize];
-        let post = TransferPost::new(self.desk.peers[access.rank], sink, place).context(context.number());
-        self.desk.outbox.push_back(Post::Read(post));
+        let post = TransferPost::new(self.posting.peers[access.rank], sink, place).context(context.number());
+        self.posting.outbox.push_back(Post::Read(post));
     }
 
     /// A read of nothing: its answer comes when all writes before it are placed (RFC 5040 section 5.5).
     fn flush(&mut self, to: usize) {
         let context = Context { index: to, ..Context::of(Kind::Flush, self.id) }.number();
-        let post = TransferPost::new(self.desk.peers[to], IoBuffer::empty(), self.places[to]).context(context);
-        self.desk.outbox.push_back(Post::Read(post));
+        let post = TransferPost::new(self.posting.peers[to], IoBuffer::empty(), self.places[to]).context(context);
+        self.posting.outbox.push_back(Post::Read(post));
     }
 
     fn send(&mut self, to: usize, fence: bool, message: Message<'_>) {
         let id = self.id;
-        self.desk.send(to, fence, |bytes| codec::emit(id, message, bytes));
+        self.posting.send(to, fence, |bytes| codec::emit(id, message, bytes));
     }
 }

@@ -17,7 +17,7 @@ use super::core::LOOK;
 use super::error::Error;
 use super::operation::{Context, Kind, Post};
 use super::packed;
-use super::side::{Desk, Side};
+use super::side::{Posting, Side};
 use crate::endpoint::Endpoint;
 
 /// Posts that wait here until the endpoint takes them, before windows are asked for more.
@@ -119,9 +119,9 @@ impl State {
         self.place_early(id, &around.registry);
         loop {
             let Self { sides, outbox, spare, .. } = self;
-            let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+            let mut posting = Posting { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
             if let Some(side) = sides.get_mut(&id) {
-                side.pump(&mut desk, ROOM);
+                side.pump(&mut posting, ROOM);
             }
             if self.outbox.is_empty() {
                 return;
@@ -136,12 +136,12 @@ impl State {
     /// Does what everybody wants done.
     pub(super) fn pump_all(&mut self, around: &Surroundings, endpoint: &Endpoint) {
         let Self { gather, barrier, outbox, spare, .. } = self;
-        let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+        let mut posting = Posting { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
         for (part, machine) in [(Part::Create, gather), (Part::Barrier, barrier)] {
             while let Some(transmit) = machine.poll_transmit() {
                 let (sequence, round) = (transmit.sequence, transmit.round as u32);
                 let message = Message::Round { part, sequence, round, values: transmit.values };
-                desk.send(transmit.to, false, |bytes| codec::emit(0, message, bytes));
+                posting.send(transmit.to, false, |bytes| codec::emit(0, message, bytes));
             }
         }
         self.post(around, endpoint);
@@ -203,13 +203,13 @@ impl State {
     /// This rank gives up a window that others may still use.
     pub(super) fn abandon(&mut self, id: u16, rank: usize, around: &Surroundings, endpoint: &Endpoint) {
         let Self { sides, outbox, spare, .. } = self;
-        let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+        let mut posting = Posting { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
         if sides.get(&id).is_none_or(|side| !side.is_created || side.failed.is_some()) {
             return;
         }
         let message = Message::Abort { rank: rank as u32 };
         for to in (0..around.peers.len()).filter(|&to| to != rank) {
-            desk.send(to, false, |bytes| codec::emit(id, message, bytes));
+            posting.send(to, false, |bytes| codec::emit(id, message, bytes));
         }
         self.post(around, endpoint);
     }
@@ -251,10 +251,10 @@ impl State {
     pub(super) fn handle_timeout(&mut self, now: Time, around: &Surroundings, endpoint: &Endpoint) {
         self.now = now;
         let Self { sides, outbox, spare, .. } = self;
-        let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+        let mut posting = Posting { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
         for side in sides.values_mut() {
             side.machine.handle_timeout(now);
-            side.try_again(now, &mut desk);
+            side.try_again(now, &mut posting);
         }
         self.post(around, endpoint);
     }
@@ -297,18 +297,18 @@ impl State {
             return rank.into_iter().for_each(|rank| self.lose(rank, why.clone()));
         }
         let Self { sides, outbox, spare, .. } = self;
-        let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+        let mut posting = Posting { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
         let side = sides.get_mut(&context.window);
         match (context.kind, side) {
             (Kind::Flush, Some(side)) => drop(side.machine.handle_flushed(context.index)),
             (Kind::Lock, Some(side)) => {
                 let word = bytes.as_deref().and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
-                side.locked(context, word, self.now, &mut desk);
+                side.locked(context, word, self.now, &mut posting);
             }
             (Kind::Operation, Some(side)) => {
                 let is_got = matches!(event.completed, Completed::Read | Completed::Atomic);
                 let (got, given) = if is_got { (bytes, None) } else { (None, bytes) };
-                side.complete(context, got.map(Vec::from), &mut desk);
+                side.complete(context, got.map(Vec::from), &mut posting);
                 self.keep(given);
             }
             _ => self.keep(bytes),

@@ -128,14 +128,14 @@ fn lending_stranger(bench: &mut Bench) -> (Stranger, HostPort, Box<u64>) {
     let (stranger, mut port) = Stranger::connect(bench);
     assert!(!port.begin_borrowing(), "nothing that proves it is there");
     let number = Box::new(4711);
-    let door = stranger.mapping.door(Direction::ToListener);
+    let words = stranger.mapping.lending_words(Direction::ToListener);
     for (address, said, good) in [(NOWHERE, 4711, false), (&raw const *number as u64, 4712, false)] {
-        door.address.store(address, Ordering::SeqCst);
-        door.number.store(said, Ordering::SeqCst);
+        words.address.store(address, Ordering::SeqCst);
+        words.number.store(said, Ordering::SeqCst);
         assert_eq!(port.begin_borrowing(), good);
-        assert_eq!(door.borrows.load(Ordering::SeqCst), 0);
+        assert_eq!(words.borrows.load(Ordering::SeqCst), 0);
     }
-    door.number.store(4711, Ordering::SeqCst);
+    words.number.store(4711, Ordering::SeqCst);
     assert!(port.begin_borrowing());
     (stranger, port, number)
 }
@@ -180,14 +180,14 @@ fn an_untrusted_lender_is_checked() {
     assert_eq!(port.borrow_into(&at(&raw const *number as u64), &back), Err(PortError::Reset));
     // It returns a run that it never borrowed.
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
-    stranger.mapping.door(Direction::ToCaller).borrows.store(1, Ordering::SeqCst);
+    stranger.mapping.lending_words(Direction::ToCaller).borrows.store(1, Ordering::SeqCst);
     assert!(port.can_lend());
     port.lend(&back, &mut [Lent::default()]).unwrap();
     stranger.mapping.runs(Direction::ToCaller).store(Word::Consumed, 2);
     assert_eq!(port.take_returned(), Err(broken(libc::EPROTO)));
     // It has ended, and returns nothing.
     let (stranger, mut port, _number) = lending_stranger(&mut bench);
-    stranger.mapping.door(Direction::ToCaller).borrows.store(1, Ordering::SeqCst);
+    stranger.mapping.lending_words(Direction::ToCaller).borrows.store(1, Ordering::SeqCst);
     port.lend(&back, &mut [Lent::default()]).unwrap();
     assert_eq!(port.take_returned(), Ok(0));
     drop(stranger);
@@ -234,9 +234,9 @@ fn leave_a_socket(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: 
     let memory = memory::make(capacity).unwrap();
     let mapping = Mapping::map(memory.as_fd(), capacity).unwrap();
     let number = Box::new(4711_u64);
-    let door = mapping.door(Direction::ToListener);
-    door.address.store(&raw const *number as u64, Ordering::SeqCst);
-    door.number.store(*number, Ordering::SeqCst);
+    let words = mapping.lending_words(Direction::ToListener);
+    words.address.store(&raw const *number as u64, Ordering::SeqCst);
+    words.number.store(*number, Ordering::SeqCst);
     mapping.runs(Direction::ToListener).store(Word::Produced, 1);
     let hello = Hello { capacity, from: "127.0.0.9:9".parse().unwrap(), to: remote };
     passing::send_with(&socket, &hello.encode(), memory.as_fd()).unwrap();

@@ -1,6 +1,6 @@
 //! Peers at a datagram port that have no connection.
 
-use weft_edge::setup::{Answering, Door, DoorSettings, Fresh, Key, Knock};
+use weft_edge::setup::{Acceptor, AcceptorSettings, Answering, Fresh, HelloOutcome, Key};
 use weft_wire::edge::ConnectionId;
 use weft_wire::edge::setup::{NONCE_LENGTH, Reject};
 
@@ -16,22 +16,22 @@ use super::state::{Deciding, Edge, Phase};
 /// How long a cookie is good.
 const COOKIE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// The door of one port, and the key from which reset tokens are made.
+/// The acceptor of one port, and the key from which reset tokens are made.
 pub struct EdgeAcceptor {
-    pub(super) inner: Door,
+    pub(super) inner: Acceptor,
     has_key: bool,
 }
 
 impl EdgeAcceptor {
     pub(super) fn new(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self {
         let of = |bytes: &[u8]| Key::new(bytes).expect("32 bytes are enough for a key");
-        let settings = DoorSettings {
+        let settings = AcceptorSettings {
             key: key.map(setup_key),
             host: of(&host),
             secret: of(&secret),
             cookie_lifetime: COOKIE_LIFETIME,
         };
-        Self { inner: Door::new(settings), has_key: key.is_some() }
+        Self { inner: Acceptor::new(settings), has_key: key.is_some() }
     }
 }
 
@@ -91,13 +91,13 @@ pub(super) fn on_unmatched<S>(
         Ok(For::Reset { .. }) | Err(_) => None,
     };
     let Some(offer) = called else { return CallOutcome::Nothing };
-    match acceptor.inner.knock(datagram.bytes, datagram.from, *is_crowded, io.now, answer) {
-        Knock::Dropped | Knock::Answered => CallOutcome::Nothing,
-        Knock::Refused(reason) => CallOutcome::Refused(refusal(reason, acceptor.has_key)),
+    match acceptor.inner.on_hello(datagram.bytes, datagram.from, *is_crowded, io.now, answer) {
+        HelloOutcome::Dropped | HelloOutcome::Answered => CallOutcome::Nothing,
+        HelloOutcome::Refused(reason) => CallOutcome::Refused(refusal(reason, acceptor.has_key)),
         // It was recorded, and is replayed from elsewhere.
-        Knock::Call(visit) if !io.datagrams.note_call(visit.name()) => CallOutcome::Nothing,
-        Knock::Call(visit) => {
-            let answering = Answering::new(&visit, &acceptor.inner, fresh(io.datagrams));
+        HelloOutcome::Call(call) if !io.datagrams.note_call(call.name()) => CallOutcome::Nothing,
+        HelloOutcome::Call(call) => {
+            let answering = Answering::new(&call, &acceptor.inner, fresh(io.datagrams));
             let deciding = Phase::Deciding(Box::new(Deciding { answering, offer, asked: false }));
             let mut edge = Edge::new(*port, datagram.from, deciding);
             edge.see_local(datagram.to, io);

@@ -11,7 +11,6 @@ mod fences;
 mod kept;
 mod no_stream;
 pub(super) mod outbox;
-pub(super) mod parcel;
 mod passing;
 mod places;
 mod rails;
@@ -20,6 +19,7 @@ mod sending;
 mod startup;
 mod starved;
 mod state;
+pub(super) mod tx_batch;
 mod wire;
 
 use core::time::Duration;
@@ -32,15 +32,15 @@ use weft_rdmap::{SendRequest, Stream};
 use self::acceptor::EdgeAcceptor;
 use self::no_stream::NoStream;
 use self::outbox::Outbox;
-use self::parcel::EdgeLeaving;
 pub(super) use self::state::{Edge, Opening};
 use self::state::{Handed, Phase};
+use self::tx_batch::EdgeLeaving;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Above, Accepted, CallOutcome, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, ListensAt,
-    Names, Passed, Pollable, Readiness, ReceiveError, Segments, SendError, Sent, Setup, StartStep, StreamCell, Told,
-    Undecided, Unmatched,
+    Names, Passed, Pollable, Readiness, ReceiveError, Segments, SendError, SendFailure, Sent, Setup, StartStep,
+    StreamCell, Undecided, Unmatched,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -402,7 +402,7 @@ impl<S> Datagrams<S> for Edge {
     }
 
     fn is_good(datagram: &[u8]) -> bool {
-        parcel::has_good_payload(datagram)
+        tx_batch::has_good_payload(datagram)
     }
 
     fn quoted(quote: &[u8]) -> Destination {
@@ -442,8 +442,8 @@ impl<S> Datagrams<S> for Edge {
         Some((self.port, Names { own, peer }))
     }
 
-    fn take_told(&mut self, told: &Told, now: Time) {
-        Self::take_told(self, core::slice::from_ref(told), now);
+    fn take_failures(&mut self, failure: &SendFailure, now: Time) {
+        Self::take_failures(self, core::slice::from_ref(failure), now);
     }
 
     fn take_hint(&mut self, hint: &Hint, now: Time) {

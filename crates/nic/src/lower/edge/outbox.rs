@@ -9,7 +9,7 @@ use weft_edge::{Batch, Datagram};
 use weft_memory::{MemoryError, Registry};
 
 use super::wire::{Parts, Wire, lay};
-use crate::lower::{DatagramKey, DatagramPorts, RailPort, Scratch, Told};
+use crate::lower::{DatagramKey, DatagramPorts, RailPort, Scratch, SendFailure};
 
 /// Datagrams of one turn of a connection's sending.
 const DATAGRAMS: usize = 64;
@@ -158,7 +158,7 @@ pub(super) fn send(
     (wire, runs): (Parts<'_>, &[Run]),
     waiting: &mut Waiting,
     (ports, registry): (&mut dyn DatagramPorts, &Registry),
-    mut tell: impl FnMut(Told),
+    mut tell: impl FnMut(SendFailure),
 ) -> (usize, u64) {
     let (mut sent, mut calls) = (0, 0);
     for run in runs {
@@ -188,7 +188,7 @@ fn send_once(
     segment: u32,
     course: Course,
     ports: &mut dyn DatagramPorts,
-    tell: &mut impl FnMut(Told),
+    tell: &mut impl FnMut(SendFailure),
 ) -> Option<usize> {
     let Some((port, from)) = ways.get(course.local) else { return Some(parts.length()) };
     let limits = ports.limits(port);
@@ -212,22 +212,22 @@ pub(super) fn outcome(
     bytes: usize,
     segment: u32,
     course: Course,
-    tell: &mut impl FnMut(Told),
+    tell: &mut impl FnMut(SendFailure),
 ) -> Option<usize> {
     match result {
         Ok(DatagramSent::Taken(0)) => None,
         Ok(DatagramSent::Taken(count)) => Some(bytes.min(*count as usize * segment as usize)),
         Ok(DatagramSent::TooLarge(limit)) => {
-            tell(Told::TooLarge(course.rail, segment, *limit));
+            tell(SendFailure::TooLarge(course.rail, segment, *limit));
             Some(bytes.min(segment as usize))
         }
         Err(PortError::AddressNotLocal) => {
-            tell(Told::SourceGone(course.rail, course.local));
+            tell(SendFailure::SourceGone(course.rail, course.local));
             Some(bytes)
         }
         Err(_) => {
             // As if it had been lost on the way.
-            tell(Told::Unreachable(course.rail));
+            tell(SendFailure::Unreachable(course.rail));
             Some(bytes)
         }
     }
@@ -260,7 +260,12 @@ impl Waiting {
     }
 
     /// Sends what waits. Returns whether anything left.
-    pub(super) fn flush(&mut self, ways: Ways<'_>, ports: &mut dyn DatagramPorts, mut tell: impl FnMut(Told)) -> bool {
+    pub(super) fn flush(
+        &mut self,
+        ways: Ways<'_>,
+        ports: &mut dyn DatagramPorts,
+        mut tell: impl FnMut(SendFailure),
+    ) -> bool {
         let (mut any, mut blocked) = (false, 0_u16);
         self.0.retain_mut(|(bytes, segment, course)| {
             while blocked & 1 << course.local == 0 && !bytes.is_empty() {

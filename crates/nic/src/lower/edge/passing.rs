@@ -89,13 +89,13 @@ impl Edge {
     fn send_whole(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) {
         let Some((bytes, run)) = io.scratch.as_mut().whole() else { return };
         let ways = self.rails.ways((self.port, self.from));
-        let mut told = None;
+        let mut failure = None;
         let wire = (Parts::of(bytes), &[run][..]);
         let (taken, calls) =
-            outbox::send(ways, wire, &mut self.waiting, (io.datagrams, io.registry), |what| told = Some(what));
+            outbox::send(ways, wire, &mut self.waiting, (io.datagrams, io.registry), |what| failure = Some(what));
         io.counters.sends += calls;
         io.counters.sent_wire_bytes += taken as u64;
-        self.take_told(told.as_slice(), io.now);
+        self.take_failures(failure.as_slice(), io.now);
         self.wait_for_room(io);
     }
 

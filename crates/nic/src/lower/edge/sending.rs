@@ -11,7 +11,7 @@ use super::fences::Fences;
 use super::outbox::{self, Outbox, Run, Waiting, Ways};
 use super::state::{Edge, Phase, Running};
 use super::wire::{COPY_ALL, Parts};
-use crate::lower::{Above, Io, SendError, Sent, StreamGuard, Told};
+use crate::lower::{Above, Io, SendError, SendFailure, Sent, StreamGuard};
 
 /// The longest segment: a datagram's, with room for what stands before it.
 const MOST: u32 = 60 * 1024;
@@ -93,10 +93,10 @@ fn send_batch(
     waiting: &mut Waiting,
     runs: &mut Vec<Run>,
     io: &mut Io<'_, impl AsMut<Outbox>>,
-    told: &mut Vec<Told>,
+    failures: &mut Vec<SendFailure>,
 ) -> Result<usize, MemoryError> {
     let is_own = !io.datagrams.any_served();
-    let tell = |what| told.push(what);
+    let tell = |what| failures.push(what);
     let laid = io.scratch.as_mut();
     if let Some((bytes, run)) = laid.whole().filter(|_| is_own) {
         let wire = (Parts::of(bytes), &[run][..]);
@@ -132,10 +132,10 @@ impl Edge {
         }
         self.offer_new_rails(io);
         let port = self.port;
-        let mut told = Vec::new();
+        let mut failures = Vec::new();
         if !self.waiting.is_empty() {
             let ways = self.rails.ways((self.port, self.from));
-            sent.progress = self.waiting.flush(ways, io.datagrams, |what| told.push(what));
+            sent.progress = self.waiting.flush(ways, io.datagrams, |what| failures.push(what));
         }
         let ways = self.rails.ways((self.port, self.from));
         let mut above = above;
@@ -168,7 +168,7 @@ impl Edge {
             }
             sent.progress = true;
             let name = running.connection.id().0;
-            let Ok(count) = send_batch((ways, name), &mut self.waiting, &mut self.runs, io, &mut told) else {
+            let Ok(count) = send_batch((ways, name), &mut self.waiting, &mut self.runs, io, &mut failures) else {
                 // A part of the message may be on its way, and its place in the order must be filled.
                 running.connection.abort(b"memory that was to be sent is gone");
                 return Err(SendError::Memory);
@@ -179,7 +179,7 @@ impl Edge {
             }
         }
         sent.cut_short = bytes >= most;
-        self.take_told(&told, io.now);
+        self.take_failures(&failures, io.now);
         self.wait_for_room(io);
         Ok(sent)
     }
@@ -198,17 +198,17 @@ impl Edge {
         waits.filter_map(|local| ways.get(local)).for_each(|(port, _)| io.datagrams.wait_for_room(port, own));
     }
 
-    pub(super) fn take_told(&mut self, told: &[Told], now: Time) {
+    pub(super) fn take_failures(&mut self, failures: &[SendFailure], now: Time) {
         let mut is_displaced = false;
         let Some(running) = self.running() else { return };
-        for what in told {
+        for what in failures {
             match what {
-                Told::TooLarge(rail, size, limit) => {
+                SendFailure::TooLarge(rail, size, limit) => {
                     let passes = limit.map_or(*size as usize - 1, |limit| limit as usize);
                     running.connection.hint_link_carries(*rail, passes, now);
                 }
-                Told::Unreachable(rail) => running.connection.hint_down(*rail, now),
-                Told::SourceGone(rail, local) => {
+                SendFailure::Unreachable(rail) => running.connection.hint_down(*rail, now),
+                SendFailure::SourceGone(rail, local) => {
                     is_displaced |= *local == 0;
                     running.connection.hint_down(*rail, now);
                 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use weft_base::{DatagramBatch, DatagramSent, DomainId, Ecn, LocalAddress, Piece, PortError, Time};
-use weft_edge::setup::{Answering, Call, Caller, Heard, Key, Outcome, SetupTimes, Visit, Words};
+use weft_edge::setup::{Answering, Call, Caller, Heard, IncomingCall, Key, Outcome, SetupTimes, Words};
 use weft_edge::{Connection, Established};
 use weft_rdmap::{LowerTraits, StreamConfig};
 use weft_wire::edge::BASE_DATAGRAM;
@@ -17,8 +17,8 @@ use super::acceptor::{failed, fresh, setup_key};
 use super::fences::Fences;
 use super::kept::{Kept, REORDER_LIMIT};
 use super::outbox::Outbox;
-use super::parcel::Release;
 use super::state::{Calling, Deciding, Edge, Opening, Phase, Running};
+use super::tx_batch::Release;
 use crate::error::ConnectionError;
 use crate::lower::{Accepted, Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
 use crate::offer::{ConnectionInfo, LowerInfo, Offer, RequestInfo, Role, StartMisuse, StartReason};
@@ -79,9 +79,9 @@ pub(super) fn repeat(
     io: &mut Io<'_, impl AsMut<Outbox>>,
 ) {
     let Ok(Setup { source, message: Message::Hello(hello), .. }) = Setup::parse(datagram.bytes) else { return };
-    let visit = Visit { id: source, from: datagram.from, hello };
+    let call = IncomingCall { id: source, from: datagram.from, hello };
     let mut answer = Vec::new();
-    if answering.repeat(&visit, &mut answer) {
+    if answering.repeat(&call, &mut answer) {
         let _ = say(&answer, datagram.from, place, io);
     }
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU64;
 /// Next to the ring of runs of one direction. All zero: neither side has written to it.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
-pub(super) struct Door {
+pub(super) struct LendingWords {
     /// The address of the lender's identity number, and the number.
     pub(super) address: AtomicU64,
     pub(super) number: AtomicU64,

@@ -1,4 +1,4 @@
-//! The door: answers datagrams of unknown callers. It keeps no state per caller.
+//! The acceptor: answers datagrams of unknown callers. It keeps no state per caller.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -14,9 +14,9 @@ use super::{epoch, objection};
 /// A cookie: when it was made, in nanoseconds, and a code over that and the caller.
 const COOKIE_LENGTH: usize = 8 + 16;
 
-/// Settings of a [`Door`].
+/// Settings of an [`Acceptor`].
 #[derive(Clone, Debug)]
-pub struct DoorSettings {
+pub struct AcceptorSettings {
     /// The job's key, if it has one.
     pub key: Option<Key>,
     /// Key of reset tokens. A process that has the same one after a restart can prove that it has forgotten a
@@ -28,9 +28,9 @@ pub struct DoorSettings {
     pub cookie_lifetime: Duration,
 }
 
-/// Counters of a door.
+/// Counters of an acceptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DoorCounters {
+pub struct AcceptorCounters {
     /// Hellos that passed.
     pub calls: u64,
     /// Hellos that were answered with a cookie.
@@ -49,9 +49,9 @@ pub struct DoorCounters {
     pub resets: u64,
 }
 
-/// A hello at the door.
+/// A hello at the acceptor.
 #[derive(Clone, Copy, Debug)]
-pub struct Visit<'a> {
+pub struct IncomingCall<'a> {
     /// The caller's id of the connection.
     pub id: ConnectionId,
     /// The source address, which may be false.
@@ -60,7 +60,7 @@ pub struct Visit<'a> {
     pub hello: Hello<'a>,
 }
 
-impl Visit<'_> {
+impl IncomingCall<'_> {
     /// A unique name of the hello: its caller's nonce. With a key no other caller can make a valid hello with it.
     #[must_use]
     pub fn name(&self) -> u128 {
@@ -79,9 +79,9 @@ impl Visit<'_> {
     }
 }
 
-/// The result for a datagram at the door.
+/// The result for a datagram at the acceptor.
 #[derive(Debug)]
-pub enum Knock<'a> {
+pub enum HelloOutcome<'a> {
     /// It is dropped.
     Dropped,
     /// An answer was written, for its source address; nothing is kept.
@@ -89,43 +89,43 @@ pub enum Knock<'a> {
     /// A call, answered with a rejection for this reason; nothing is kept.
     Refused(Reject),
     /// A call.
-    Call(Visit<'a>),
+    Call(IncomingCall<'a>),
 }
 
-/// The door of a port.
+/// The acceptor of a port.
 #[derive(Debug)]
-pub struct Door {
-    settings: DoorSettings,
-    counters: DoorCounters,
+pub struct Acceptor {
+    settings: AcceptorSettings,
+    counters: AcceptorCounters,
 }
 
-impl Door {
-    /// A door.
+impl Acceptor {
+    /// A acceptor.
     #[must_use]
-    pub fn new(settings: DoorSettings) -> Self {
-        Self { settings, counters: DoorCounters::default() }
+    pub fn new(settings: AcceptorSettings) -> Self {
+        Self { settings, counters: AcceptorCounters::default() }
     }
 
     /// What was counted.
     #[must_use]
-    pub fn counters(&self) -> &DoorCounters {
+    pub fn counters(&self) -> &AcceptorCounters {
         &self.counters
     }
 
-    pub(super) fn settings(&self) -> &DoorSettings {
+    pub(super) fn settings(&self) -> &AcceptorSettings {
         &self.settings
     }
 
     /// Handles a handshake datagram with destination 0. `crowded`: there are more calls than the limit above which
     /// addresses are validated first. An answer is appended to `out`.
-    pub fn knock<'a>(
+    pub fn on_hello<'a>(
         &mut self,
         datagram: &'a [u8],
         from: SocketAddr,
         crowded: bool,
         now: Time,
         out: &mut Vec<u8>,
-    ) -> Knock<'a> {
+    ) -> HelloOutcome<'a> {
         let setup = match Setup::parse(datagram) {
             Ok(setup) => setup,
             Err(EdgeError::Version(_)) => return self.list_versions(datagram, out),
@@ -136,27 +136,27 @@ impl Door {
         if datagram.len() < BASE_DATAGRAM || !is_first {
             return self.unreadable();
         }
-        let visit = Visit { id: setup.source, from, hello };
-        if let Some(reason) = self.refusal(&visit) {
+        let call = IncomingCall { id: setup.source, from, hello };
+        if let Some(reason) = self.refusal(&call) {
             self.counters.rejected += 1;
-            return refuse(&visit, reason, out);
+            return refuse(&call, reason, out);
         }
-        if crowded && !self.has_cookie(&visit, now) {
-            return self.ask_for_cookie(&visit, now, out);
+        if crowded && !self.has_cookie(&call, now) {
+            return self.ask_for_cookie(&call, now, out);
         }
         // After the cookie, because it costs more.
-        if !self.has_key(&visit) {
+        if !self.has_key(&call) {
             self.counters.other_keys += 1;
-            return refuse(&visit, Reject::OtherKey, out);
+            return refuse(&call, Reject::OtherKey, out);
         }
         self.counters.calls += 1;
-        Knock::Call(visit)
+        HelloOutcome::Call(call)
     }
 
     /// Rejects a call, and keeps nothing.
-    pub fn reject(&mut self, visit: &Visit<'_>, reason: Reject, private_data: &[u8], out: &mut Vec<u8>) {
+    pub fn reject(&mut self, call: &IncomingCall<'_>, reason: Reject, private_data: &[u8], out: &mut Vec<u8>) {
         self.counters.rejected += 1;
-        answer(visit, Message::Reject { reason, private_data }, out);
+        answer(call, Message::Reject { reason, private_data }, out);
     }
 
     /// The reset for a packet of an unknown connection, if the packet is long enough to be answered.
@@ -173,24 +173,24 @@ impl Door {
         self.settings.host.reset_token(id)
     }
 
-    fn unreadable<'a>(&mut self) -> Knock<'a> {
+    fn unreadable<'a>(&mut self) -> HelloOutcome<'a> {
         self.counters.unreadable += 1;
-        Knock::Dropped
+        HelloOutcome::Dropped
     }
 
-    fn refusal(&self, visit: &Visit<'_>) -> Option<Reject> {
-        objection(&visit.hello.terms.offers, self.settings.key.is_some())
+    fn refusal(&self, call: &IncomingCall<'_>) -> Option<Reject> {
+        objection(&call.hello.terms.offers, self.settings.key.is_some())
     }
 
     /// Whether the caller has the key, if there is one.
-    fn has_key(&self, visit: &Visit<'_>) -> bool {
+    fn has_key(&self, call: &IncomingCall<'_>) -> bool {
         let Some(key) = &self.settings.key else { return true };
-        let hello = visit.setup(visit.hello).covered();
-        visit.hello.proof.is_some_and(|proof| Handshake::is_call(key, &hello, proof))
+        let hello = call.setup(call.hello).covered();
+        call.hello.proof.is_some_and(|proof| Handshake::is_call(key, &hello, proof))
     }
 
     /// Answers a hello of another version with the list of supported versions, which is not longer than the hello.
-    fn list_versions<'a>(&mut self, datagram: &[u8], out: &mut Vec<u8>) -> Knock<'a> {
+    fn list_versions<'a>(&mut self, datagram: &[u8], out: &mut Vec<u8>) -> HelloOutcome<'a> {
         let (start, Ok(invariant)) = (out.len(), setup::invariant(datagram)) else { return self.unreadable() };
         if !invariant.hello || invariant.version == VERSION {
             return self.unreadable();
@@ -202,18 +202,18 @@ impl Door {
             return self.unreadable();
         }
         self.counters.versions += 1;
-        Knock::Answered
+        HelloOutcome::Answered
     }
 
-    fn ask_for_cookie<'a>(&mut self, visit: &Visit<'_>, now: Time, out: &mut Vec<u8>) -> Knock<'a> {
+    fn ask_for_cookie<'a>(&mut self, call: &IncomingCall<'_>, now: Time, out: &mut Vec<u8>) -> HelloOutcome<'a> {
         self.counters.cookies += 1;
-        let cookie = self.cookie(visit, now);
-        answer(visit, Message::Retry { cookie: &cookie }, out)
+        let cookie = self.cookie(call, now);
+        answer(call, Message::Retry { cookie: &cookie }, out)
     }
 
-    fn cookie(&self, visit: &Visit<'_>, now: Time) -> [u8; COOKIE_LENGTH] {
+    fn cookie(&self, call: &IncomingCall<'_>, now: Time) -> [u8; COOKIE_LENGTH] {
         let made = now.as_nanos().to_be_bytes();
-        let code = self.cookie_key(now).prove(Use::Cookie, &whom(visit, &made).each_ref().map(|part| &part[..]));
+        let code = self.cookie_key(now).prove(Use::Cookie, &whom(call, &made).each_ref().map(|part| &part[..]));
         let mut cookie = [0; COOKIE_LENGTH];
         cookie[..8].copy_from_slice(&made);
         cookie[8..].copy_from_slice(&code[..16]);
@@ -224,11 +224,11 @@ impl Door {
         self.settings.secret.derive(epoch(made, self.settings.cookie_lifetime))
     }
 
-    fn has_cookie(&mut self, visit: &Visit<'_>, now: Time) -> bool {
-        let Some((made, code)) = visit.hello.cookie.split_first_chunk::<8>() else { return false };
+    fn has_cookie(&mut self, call: &IncomingCall<'_>, now: Time) -> bool {
+        let Some((made, code)) = call.hello.cookie.split_first_chunk::<8>() else { return false };
         let at = Time::from_nanos(u64::from_be_bytes(*made));
         let fresh = at <= now && now.since(at) <= self.settings.cookie_lifetime && code.len() == COOKIE_LENGTH - 8;
-        let parts = whom(visit, made);
+        let parts = whom(call, made);
         let good = fresh && self.cookie_key(at).is_proof(Use::Cookie, &parts.each_ref().map(|part| &part[..]), code);
         self.counters.bad_cookies += u64::from(!good);
         good
@@ -236,20 +236,20 @@ impl Door {
 }
 
 /// The caller that a cookie is for: address, port, the caller's id of the connection; and when it was made.
-fn whom(visit: &Visit<'_>, made: &[u8; 8]) -> [Vec<u8>; 3] {
-    let address = match visit.from.ip() {
+fn whom(call: &IncomingCall<'_>, made: &[u8; 8]) -> [Vec<u8>; 3] {
+    let address = match call.from.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
     };
-    [[&address[..], &visit.from.port().to_be_bytes()].concat(), visit.id.0.to_be_bytes().to_vec(), made.to_vec()]
+    [[&address[..], &call.from.port().to_be_bytes()].concat(), call.id.0.to_be_bytes().to_vec(), made.to_vec()]
 }
 
-fn refuse<'a>(visit: &Visit<'_>, reason: Reject, out: &mut Vec<u8>) -> Knock<'a> {
-    answer(visit, Message::Reject { reason, private_data: &[] }, out);
-    Knock::Refused(reason)
+fn refuse<'a>(call: &IncomingCall<'_>, reason: Reject, out: &mut Vec<u8>) -> HelloOutcome<'a> {
+    answer(call, Message::Reject { reason, private_data: &[] }, out);
+    HelloOutcome::Refused(reason)
 }
 
-fn answer<'a>(visit: &Visit<'_>, message: Message<'_>, out: &mut Vec<u8>) -> Knock<'a> {
-    Setup { destination: visit.id, source: ConnectionId::default(), message }.emit(out, 0);
-    Knock::Answered
+fn answer<'a>(call: &IncomingCall<'_>, message: Message<'_>, out: &mut Vec<u8>) -> HelloOutcome<'a> {
+    Setup { destination: call.id, source: ConnectionId::default(), message }.emit(out, 0);
+    HelloOutcome::Answered
 }

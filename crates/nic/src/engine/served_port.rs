@@ -11,19 +11,19 @@ use weft_base::{Hint, ReceivedDatagrams};
 use weft_lock::{Mutex, Rank};
 
 use super::doorbell::Doorbell;
-use crate::lower::{Carrier, Parcel, ParcelOf, Told};
+use crate::lower::{Carrier, SendFailure, TxBatch, TxBatchOf};
 
-/// Parcels that wait for the serving engine at most: then the port has no room.
+/// Transmit batches that wait for the serving engine at most: then the port has no room.
 const MOST_PARCELS: usize = 8;
 /// Receives that wait for the owner at most, and the room of each: what comes then waits in the operating system's
 /// buffer.
-pub(super) const BUNDLES: usize = 8;
-const BUNDLE_BYTES: usize = 256 << 10;
+pub(super) const RX_BATCHES: usize = 8;
+const RX_BATCH_BYTES: usize = 256 << 10;
 /// Hints that wait for the owner at most. More are forgotten, as an operating system does.
 const MOST_HINTS: usize = 32;
 
 /// One port.
-pub(super) struct Lane<P> {
+pub(super) struct ServedPort<P> {
     inward: Mutex<Inward>,
     outward: Mutex<Outward<P>>,
     /// There is something for the owner, and for the serving engine.
@@ -40,7 +40,7 @@ pub(super) struct Lane<P> {
 
 /// What came with one receive.
 #[derive(Debug)]
-pub(super) struct Bundle {
+pub(super) struct RxBatch {
     pub(super) bytes: Vec<u8>,
     pub(super) received: Vec<ReceivedDatagrams>,
     /// Of each datagram, whether its payload is good.
@@ -49,15 +49,15 @@ pub(super) struct Bundle {
 
 /// From the serving engine to the owner.
 struct Inward {
-    full: VecDeque<Bundle>,
-    empty: Vec<Bundle>,
-    /// Bundles that were made.
+    full: VecDeque<RxBatch>,
+    empty: Vec<RxBatch>,
+    /// Received batches that were made.
     made: usize,
     /// The serving engine had none.
     is_starved: bool,
     hints: VecDeque<Hint>,
-    told: VecDeque<(u64, Told)>,
-    /// There is room for parcels again, or those that were asked for have left.
+    failures: VecDeque<(u64, SendFailure)>,
+    /// There is room for transmit batches again, or those that were asked for have left.
     has_moved: bool,
 }
 
@@ -67,29 +67,29 @@ struct Outward<P> {
     waiting: VecDeque<(u64, P)>,
     spare: Vec<P>,
     next: u64,
-    /// The number of the parcel whose payload is being copied, and its connection's name.
+    /// The number of the transmit batch whose payload is being copied, and its connection's name.
     under_way: Option<(u64, u64)>,
-    /// The owner is to be told when a parcel has left.
+    /// The owner is to be told when a transmit batch has left.
     wanted: bool,
 }
 
-impl<P: Parcel> Outward<P> {
+impl<P: TxBatch> Outward<P> {
     /// Those that have not left: number, and the connection's name.
     fn present(&self) -> impl Iterator<Item = (u64, u64)> {
-        let waiting = self.waiting.iter().map(|(number, parcel)| (*number, parcel.name()));
+        let waiting = self.waiting.iter().map(|(number, tx_batch)| (*number, tx_batch.name()));
         self.under_way.into_iter().chain(waiting)
     }
 }
 
-impl<P: Parcel> Lane<P> {
+impl<P: TxBatch> ServedPort<P> {
     pub(super) fn new(owner: &Arc<Doorbell>, server: &Arc<Doorbell>) -> Self {
         let inward = Inward {
-            full: VecDeque::with_capacity(BUNDLES),
-            empty: Vec::with_capacity(BUNDLES),
+            full: VecDeque::with_capacity(RX_BATCHES),
+            empty: Vec::with_capacity(RX_BATCHES),
             made: 0,
             is_starved: false,
             hints: VecDeque::new(),
-            told: VecDeque::new(),
+            failures: VecDeque::new(),
             has_moved: false,
         };
         let outward = Outward {
@@ -100,8 +100,8 @@ impl<P: Parcel> Lane<P> {
             wanted: false,
         };
         Self {
-            inward: Mutex::new(Rank::Lane, inward),
-            outward: Mutex::new(Rank::Lane, outward),
+            inward: Mutex::new(Rank::ServedPort, inward),
+            outward: Mutex::new(Rank::ServedPort, outward),
             news: AtomicBool::new(false),
             work: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -138,7 +138,7 @@ impl<P: Parcel> Lane<P> {
     }
 
     /// What has come first.
-    pub(super) fn take_bundle(&self) -> Option<Bundle> {
+    pub(super) fn take_rx_batch(&self) -> Option<RxBatch> {
         self.inward.lock().full.pop_front()
     }
 
@@ -149,10 +149,10 @@ impl<P: Parcel> Lane<P> {
         }
     }
 
-    /// Gives a bundle's room back.
-    pub(super) fn give_back(&self, bundle: Bundle) {
+    /// Gives a received batch's room back.
+    pub(super) fn give_back(&self, rx_batch: RxBatch) {
         let mut inward = self.inward.lock();
-        inward.empty.push(bundle);
+        inward.empty.push(rx_batch);
         let was_starved = core::mem::take(&mut inward.is_starved);
         drop(inward);
         if was_starved {
@@ -164,11 +164,11 @@ impl<P: Parcel> Lane<P> {
         self.inward.lock().hints.pop_front()
     }
 
-    pub(super) fn take_told(&self) -> Option<(u64, Told)> {
-        self.inward.lock().told.pop_front()
+    pub(super) fn take_failures(&self) -> Option<(u64, SendFailure)> {
+        self.inward.lock().failures.pop_front()
     }
 
-    /// Whether those are to be driven that have waited for room, or until parcels have left.
+    /// Whether those are to be driven that have waited for room, or until transmit batches have left.
     pub(super) fn take_moved(&self) -> bool {
         core::mem::take(&mut self.inward.lock().has_moved)
     }
@@ -178,19 +178,19 @@ impl<P: Parcel> Lane<P> {
         self.overflowed.load(Ordering::Relaxed)
     }
 
-    /// Has what `fill` puts into a parcel sent, if there is room: `fill` is called only then.
+    /// Has what `fill` puts into a transmit batch sent, if there is room: `fill` is called only then.
     pub(super) fn post(&self, fill: impl FnOnce(&mut P)) -> bool {
         let mut outward = self.outward.lock();
         if self.is_gone.load(Ordering::SeqCst) || outward.waiting.len() >= MOST_PARCELS {
             return false;
         }
-        let mut parcel = outward.spare.pop().unwrap_or_default();
+        let mut tx_batch = outward.spare.pop().unwrap_or_default();
         drop(outward);
-        fill(&mut parcel);
+        fill(&mut tx_batch);
         let mut outward = self.outward.lock();
         let number = outward.next;
         outward.next += 1;
-        outward.waiting.push_back((number, parcel));
+        outward.waiting.push_back((number, tx_batch));
         drop(outward);
         self.tell_server();
         true
@@ -201,14 +201,14 @@ impl<P: Parcel> Lane<P> {
         self.is_gone.load(Ordering::SeqCst)
     }
 
-    /// The number of the next parcel, if any before it has not left.
+    /// The number of the next transmit batch, if any before it has not left.
     pub(super) fn posted(&self) -> Option<u64> {
         let outward = self.outward.lock();
         let is_empty = outward.present().next().is_none();
         (!is_empty).then_some(outward.next)
     }
 
-    /// Whether all parcels of a connection before this one have left. If not, the owner is told when one has.
+    /// Whether all transmit batches of a connection before this one have left. If not, the owner is told when one has.
     pub(super) fn have_left(&self, mark: u64, name: u64) -> bool {
         let mut outward = self.outward.lock();
         let have_left = !outward.present().any(|(number, whose)| number < mark && whose == name);
@@ -227,14 +227,14 @@ impl<P: Parcel> Lane<P> {
         }
     }
 
-    /// Throws away the parcels of a connection that wait.
+    /// Throws away the transmit batches of a connection that wait.
     pub(super) fn take_back(&self, name: u64) {
         let mut outward = self.outward.lock();
         let Outward { waiting, spare, .. } = &mut *outward;
-        waiting.retain_mut(|(_, parcel)| {
-            let stays = parcel.name() != name;
+        waiting.retain_mut(|(_, tx_batch)| {
+            let stays = tx_batch.name() != name;
             if !stays {
-                spare.push(core::mem::take(parcel));
+                spare.push(core::mem::take(tx_batch));
             }
             stays
         });
@@ -259,29 +259,29 @@ impl<P: Parcel> Lane<P> {
     }
 
     /// Room to receive into. `None`: the owner has all of it; there is work when it gives some back.
-    pub(super) fn room(&self) -> Option<Bundle> {
+    pub(super) fn room(&self) -> Option<RxBatch> {
         let mut inward = self.inward.lock();
-        if let Some(bundle) = inward.empty.pop() {
-            return Some(bundle);
+        if let Some(rx_batch) = inward.empty.pop() {
+            return Some(rx_batch);
         }
-        if inward.made == BUNDLES {
+        if inward.made == RX_BATCHES {
             inward.is_starved = true;
             return None;
         }
         inward.made += 1;
         drop(inward);
-        Some(Bundle { bytes: vec![0; BUNDLE_BYTES], received: Vec::new(), are_good: Vec::new() })
+        Some(RxBatch { bytes: vec![0; RX_BATCH_BYTES], received: Vec::new(), are_good: Vec::new() })
     }
 
     /// Nothing has come.
-    pub(super) fn put_room(&self, bundle: Bundle) {
-        self.inward.lock().empty.push(bundle);
+    pub(super) fn put_room(&self, rx_batch: RxBatch) {
+        self.inward.lock().empty.push(rx_batch);
     }
 
     /// This has come.
-    pub(super) fn bring(&self, bundle: Bundle, overflowed: u64) {
+    pub(super) fn bring(&self, rx_batch: RxBatch, overflowed: u64) {
         self.overflowed.store(overflowed, Ordering::Relaxed);
-        self.inward.lock().full.push_back(bundle);
+        self.inward.lock().full.push_back(rx_batch);
         self.tell_owner();
     }
 
@@ -295,10 +295,10 @@ impl<P: Parcel> Lane<P> {
     }
 
     /// This became of a datagram of the connection with this name.
-    pub(super) fn bring_told(&self, name: u64, told: Told) {
+    pub(super) fn bring_failure(&self, name: u64, failure: SendFailure) {
         let mut inward = self.inward.lock();
-        if inward.told.len() < MOST_HINTS {
-            inward.told.push_back((name, told));
+        if inward.failures.len() < MOST_HINTS {
+            inward.failures.push_back((name, failure));
         }
         drop(inward);
         self.tell_owner();
@@ -309,15 +309,15 @@ impl<P: Parcel> Lane<P> {
         self.tell_owner();
     }
 
-    /// Has `load` copy the next parcel. Returns whether there was one.
-    pub(super) fn load_parcel(&self, load: impl FnOnce(&P)) -> bool {
+    /// Has `load` copy the next transmit batch. Returns whether there was one.
+    pub(super) fn load_tx_batch(&self, load: impl FnOnce(&P)) -> bool {
         let mut outward = self.outward.lock();
-        let Some((number, parcel)) = outward.waiting.pop_front() else { return false };
-        outward.under_way = Some((number, parcel.name()));
+        let Some((number, tx_batch)) = outward.waiting.pop_front() else { return false };
+        outward.under_way = Some((number, tx_batch.name()));
         drop(outward);
         // Also when `load` panics: no thread is to wait for it for ever.
-        let under_way = UnderWay { lane: self, parcel };
-        load(&under_way.parcel);
+        let under_way = UnderWay { served_port: self, tx_batch };
+        load(&under_way.tx_batch);
         true
     }
 
@@ -330,41 +330,41 @@ impl<P: Parcel> Lane<P> {
 }
 
 fn ring(doorbell: &Doorbell) {
-    // No connection has this key: it is for the lanes.
+    // No connection has this key: it is for the served ports.
     doorbell.ring(DefaultKey::null());
     doorbell.wake();
 }
 
-/// A parcel whose payload is being copied.
-struct UnderWay<'a, P: Parcel> {
-    lane: &'a Lane<P>,
-    parcel: P,
+/// A transmit batch whose payload is being copied.
+struct UnderWay<'a, P: TxBatch> {
+    served_port: &'a ServedPort<P>,
+    tx_batch: P,
 }
 
-impl<P: Parcel> Drop for UnderWay<'_, P> {
+impl<P: TxBatch> Drop for UnderWay<'_, P> {
     fn drop(&mut self) {
-        let mut outward = self.lane.outward.lock();
+        let mut outward = self.served_port.outward.lock();
         outward.under_way = None;
-        outward.spare.push(core::mem::take(&mut self.parcel));
+        outward.spare.push(core::mem::take(&mut self.tx_batch));
         let wanted = core::mem::take(&mut outward.wanted);
         drop(outward);
         if wanted {
-            self.lane.tell_moved();
+            self.served_port.tell_moved();
         }
     }
 }
 
-/// The end of a lane at the serving engine. Dropping it tells the owner that no engine serves the port any more.
-pub(super) struct ServingEnd<P: Parcel>(pub(super) Arc<Lane<P>>);
+/// The end of a served port at the serving engine. Dropping it tells the owner that no engine serves the port any more.
+pub(super) struct ServingEnd<P: TxBatch>(pub(super) Arc<ServedPort<P>>);
 
-impl<P: Parcel> Drop for ServingEnd<P> {
+impl<P: TxBatch> Drop for ServingEnd<P> {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
 /// Where ports are brought to an engine that is to serve them.
-pub(crate) struct Desk<N: Carrier> {
+pub(crate) struct PortServer<N: Carrier> {
     brought: Mutex<Vec<Brought<N>>>,
     any: AtomicBool,
     pub(super) doorbell: Arc<Doorbell>,
@@ -373,12 +373,12 @@ pub(crate) struct Desk<N: Carrier> {
 /// A port that is to be served.
 pub(super) struct Brought<N: Carrier> {
     pub(super) port: N::Datagram,
-    pub(super) lane: ServingEnd<ParcelOf<N>>,
+    pub(super) served_port: ServingEnd<TxBatchOf<N>>,
 }
 
-impl<N: Carrier> Desk<N> {
+impl<N: Carrier> PortServer<N> {
     pub(crate) fn new(doorbell: Arc<Doorbell>) -> Self {
-        Self { brought: Mutex::new(Rank::Lane, Vec::new()), any: AtomicBool::new(false), doorbell }
+        Self { brought: Mutex::new(Rank::ServedPort, Vec::new()), any: AtomicBool::new(false), doorbell }
     }
 
     pub(super) fn bring(&self, brought: Brought<N>) {
@@ -402,11 +402,11 @@ mod tests {
     use weft_base::{DatagramBatch, Ecn, Waker};
 
     use super::*;
-    /// A parcel with nothing but its bytes.
+    /// A transmit batch with nothing but its bytes.
     #[derive(Default)]
     struct Bytes(Vec<u8>);
 
-    impl Parcel for Bytes {
+    impl TxBatch for Bytes {
         fn name(&self) -> u64 {
             NOBODY
         }
@@ -429,16 +429,16 @@ mod tests {
         [(); 2].map(|()| Arc::new(Doorbell::new(Arc::new(Count::default()))))
     }
 
-    fn lane() -> (Arc<Lane<Bytes>>, ServingEnd<Bytes>, [Arc<Doorbell>; 2]) {
+    fn served_port() -> (Arc<ServedPort<Bytes>>, ServingEnd<Bytes>, [Arc<Doorbell>; 2]) {
         let [owner, server] = doorbells();
-        let lane = Arc::new(Lane::new(&owner, &server));
-        (Arc::clone(&lane), ServingEnd(lane), [owner, server])
+        let served_port = Arc::new(ServedPort::new(&owner, &server));
+        (Arc::clone(&served_port), ServingEnd(served_port), [owner, server])
     }
 
-    fn post(lane: &Lane<Bytes>) -> bool {
+    fn post(served_port: &ServedPort<Bytes>) -> bool {
         let to = std::net::SocketAddr::from(([10, 0, 0, 1], 7)).into();
         let batch = DatagramBatch { to, from: None, segment_size: 100, ecn: Ecn::NotCapable };
-        lane.post(|parcel| parcel.fill(&batch, &[1; 250]))
+        served_port.post(|tx_batch| tx_batch.fill(&batch, &[1; 250]))
     }
 
     /// Whether a thread has rung since the last time.
@@ -449,84 +449,85 @@ mod tests {
         !keys.is_empty()
     }
 
-    /// The name of parcels that are of no connection.
+    /// The name of transmit batches that are of no connection.
     const NOBODY: u64 = 0;
 
     #[test]
-    fn it_takes_a_number_of_parcels_and_says_when_there_is_room() {
-        let (lane, _end, [owner, server]) = lane();
-        assert!((0..MOST_PARCELS).all(|_| post(&lane)));
-        assert!(rung(&server) && lane.take_work() && !lane.take_work());
-        assert!(!post(&lane), "full");
+    fn it_takes_a_number_of_tx_batches_and_says_when_there_is_room() {
+        let (served_port, _end, [owner, server]) = served_port();
+        assert!((0..MOST_PARCELS).all(|_| post(&served_port)));
+        assert!(rung(&server) && served_port.take_work() && !served_port.take_work());
+        assert!(!post(&served_port), "full");
         assert!(!rung(&server), "nothing is to be done for what was not taken");
-        lane.want_room();
-        assert!(!rung(&owner) && !lane.take_moved());
-        assert!(lane.load_parcel(|parcel| assert_eq!(parcel.0, [1; 250])));
-        assert!(rung(&owner) && lane.take_news() && lane.take_moved());
-        assert!(post(&lane) && rung(&server));
-        lane.want_room();
-        assert!(!lane.take_moved(), "it is full again");
-        lane.take_back(NOBODY);
-        lane.want_room();
-        assert!(rung(&owner) && lane.take_moved(), "there is room, and nobody else will say so");
+        served_port.want_room();
+        assert!(!rung(&owner) && !served_port.take_moved());
+        assert!(served_port.load_tx_batch(|tx_batch| assert_eq!(tx_batch.0, [1; 250])));
+        assert!(rung(&owner) && served_port.take_news() && served_port.take_moved());
+        assert!(post(&served_port) && rung(&server));
+        served_port.want_room();
+        assert!(!served_port.take_moved(), "it is full again");
+        served_port.take_back(NOBODY);
+        served_port.want_room();
+        assert!(rung(&owner) && served_port.take_moved(), "there is room, and nobody else will say so");
     }
 
     #[test]
-    fn a_parcel_has_left_when_nothing_reads_its_memory_any_more() {
-        let (lane, _end, [owner, _]) = lane();
-        assert_eq!(lane.posted(), None, "nothing has been posted");
-        assert!(post(&lane) && post(&lane));
-        let mark = lane.posted().unwrap();
-        assert!(lane.have_left(mark, NOBODY + 1), "another connection waits for its own");
-        assert!(!lane.have_left(mark, NOBODY));
-        assert!(post(&lane));
-        assert!(lane.load_parcel(|_| {
-            assert!(!lane.have_left(mark, NOBODY), "it is being copied");
+    fn a_tx_batch_has_left_when_nothing_reads_its_memory_any_more() {
+        let (served_port, _end, [owner, _]) = served_port();
+        assert_eq!(served_port.posted(), None, "nothing has been posted");
+        assert!(post(&served_port) && post(&served_port));
+        let mark = served_port.posted().unwrap();
+        assert!(served_port.have_left(mark, NOBODY + 1), "another connection waits for its own");
+        assert!(!served_port.have_left(mark, NOBODY));
+        assert!(post(&served_port));
+        assert!(served_port.load_tx_batch(|_| {
+            assert!(!served_port.have_left(mark, NOBODY), "it is being copied");
             assert!(!rung(&owner));
         }));
         assert!(rung(&owner), "one has left");
-        assert!(!lane.have_left(mark, NOBODY), "another one waits");
-        assert!(lane.load_parcel(|_| {}));
-        assert!(lane.have_left(mark, NOBODY), "what was posted later does not count");
-        assert!(!lane.have_left(lane.posted().unwrap(), NOBODY));
-        lane.take_back(NOBODY);
-        assert_eq!(lane.posted(), None);
+        assert!(!served_port.have_left(mark, NOBODY), "another one waits");
+        assert!(served_port.load_tx_batch(|_| {}));
+        assert!(served_port.have_left(mark, NOBODY), "what was posted later does not count");
+        assert!(!served_port.have_left(served_port.posted().unwrap(), NOBODY));
+        served_port.take_back(NOBODY);
+        assert_eq!(served_port.posted(), None);
     }
 
     #[test]
     fn a_serving_engine_that_panics_or_ends_holds_nothing_up() {
-        let (lane, end, [owner, _]) = lane();
-        assert!(post(&lane) && post(&lane));
-        let mark = lane.posted().unwrap();
-        assert!(!lane.have_left(mark, NOBODY));
-        let panics = std::panic::AssertUnwindSafe(|| lane.load_parcel(|_| panic!("in the middle of a parcel")));
+        let (served_port, end, [owner, _]) = served_port();
+        assert!(post(&served_port) && post(&served_port));
+        let mark = served_port.posted().unwrap();
+        assert!(!served_port.have_left(mark, NOBODY));
+        let panics =
+            std::panic::AssertUnwindSafe(|| served_port.load_tx_batch(|_| panic!("in the middle of a tx_batch")));
         std::panic::catch_unwind(panics).unwrap_err();
         assert!(rung(&owner), "that one is over");
-        assert!(!lane.have_left(mark, NOBODY), "the other one waits");
+        assert!(!served_port.have_left(mark, NOBODY), "the other one waits");
         drop(end);
-        assert!(lane.is_gone() && lane.have_left(mark, NOBODY));
-        assert!(lane.take_moved());
-        assert!(!post(&lane), "nobody would send it");
+        assert!(served_port.is_gone() && served_port.have_left(mark, NOBODY));
+        assert!(served_port.take_moved());
+        assert!(!post(&served_port), "nobody would send it");
     }
 
     #[test]
     fn what_comes_waits_for_the_owner_and_no_more_than_there_is_room_for() {
-        let (lane, _end, [owner, server]) = lane();
-        for _ in 0..BUNDLES {
-            lane.bring(lane.room().unwrap(), 3);
+        let (served_port, _end, [owner, server]) = served_port();
+        for _ in 0..RX_BATCHES {
+            served_port.bring(served_port.room().unwrap(), 3);
         }
-        assert!(rung(&owner) && lane.take_news());
-        assert_eq!(lane.overflowed(), 3);
-        assert!(lane.room().is_none(), "the owner has all of it");
-        lane.look_again();
-        assert!(rung(&owner) && lane.has_news(), "it has not taken all");
-        let bundle = lane.take_bundle().unwrap();
-        lane.give_back(bundle);
-        assert!(rung(&server) && lane.take_work(), "there is room again");
-        let bundle = lane.room().unwrap();
-        lane.put_room(bundle);
-        assert!(!lane.is_left());
-        lane.leave();
-        assert!(lane.is_left() && rung(&server));
+        assert!(rung(&owner) && served_port.take_news());
+        assert_eq!(served_port.overflowed(), 3);
+        assert!(served_port.room().is_none(), "the owner has all of it");
+        served_port.look_again();
+        assert!(rung(&owner) && served_port.has_news(), "it has not taken all");
+        let rx_batch = served_port.take_rx_batch().unwrap();
+        served_port.give_back(rx_batch);
+        assert!(rung(&server) && served_port.take_work(), "there is room again");
+        let rx_batch = served_port.room().unwrap();
+        served_port.put_room(rx_batch);
+        assert!(!served_port.is_left());
+        served_port.leave();
+        assert!(served_port.is_left() && rung(&server));
     }
 }

@@ -11,7 +11,7 @@ use weft_memory::Registry;
 
 use super::outbox::{Outbox, Run, Ways, outcome};
 use super::wire::{COPY_ALL, Wire, lay};
-use crate::lower::{DatagramKey, Leaving, Parcel, ServedPorts, Told};
+use crate::lower::{DatagramKey, Leaving, SendFailure, ServedPorts, TxBatch};
 use crate::settings::Rails;
 
 /// What has waited for this long at a port that another engine serves is taken back: that engine is slow, or its thread
@@ -20,7 +20,7 @@ const TAKE_BACK_AFTER: Duration = Duration::from_millis(20);
 
 /// Datagrams of one connection that leave by one port.
 #[derive(Debug, Default)]
-pub struct EdgeParcel {
+pub struct EdgeTxBatch {
     /// What this end calls the connection. 0: of none.
     name: u64,
     from: Option<LocalAddress>,
@@ -29,7 +29,7 @@ pub struct EdgeParcel {
     datagrams: Vec<Datagram>,
 }
 
-impl EdgeParcel {
+impl EdgeTxBatch {
     fn begin(&mut self, name: u64, from: Option<LocalAddress>) {
         (self.name, self.from) = (name, from);
         self.bytes.clear();
@@ -61,7 +61,7 @@ impl EdgeParcel {
     }
 }
 
-impl Parcel for EdgeParcel {
+impl TxBatch for EdgeTxBatch {
     fn name(&self) -> u64 {
         self.name
     }
@@ -88,10 +88,11 @@ impl Outbox {
         let Some(batch) = self.batch.as_ref().filter(|_| ports.any_served()) else { return (posted, bytes) };
         for local in self.locals() {
             let Some((port, from)) = ways.get(local) else { continue };
-            let taken = ports.post(port, &mut |parcel| {
-                let parcel: &mut EdgeParcel = parcel.downcast_mut().expect("an engine's parcels are its lower layer's");
-                parcel.begin(name, from);
-                bytes += parcel.pack(batch, local);
+            let taken = ports.post(port, &mut |tx_batch| {
+                let tx_batch: &mut EdgeTxBatch =
+                    tx_batch.downcast_mut().expect("an engine's tx_batches are its lower layer's");
+                tx_batch.begin(name, from);
+                bytes += tx_batch.pack(batch, local);
             });
             posted |= u16::from(taken) << local;
         }
@@ -99,7 +100,7 @@ impl Outbox {
     }
 }
 
-/// A parcel on its way out, at the engine that serves the port.
+/// A transmit batch on its way out, at the engine that serves the port.
 #[derive(Debug, Default)]
 pub struct EdgeLeaving {
     name: u64,
@@ -110,20 +111,20 @@ pub struct EdgeLeaving {
 }
 
 impl Leaving for EdgeLeaving {
-    type Parcel = EdgeParcel;
+    type TxBatch = EdgeTxBatch;
 
     fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    fn load(&mut self, parcel: &EdgeParcel, registry: &Registry) {
-        (self.name, self.from) = (parcel.name, parcel.from);
+    fn load(&mut self, tx_batch: &EdgeTxBatch, registry: &Registry) {
+        (self.name, self.from) = (tx_batch.name, tx_batch.from);
         self.wire.clear();
         self.laid.clear();
-        for datagram in &parcel.datagrams {
+        for datagram in &tx_batch.datagrams {
             let before = self.wire.length();
-            let pieces = &parcel.pieces[datagram.pieces.clone()];
-            let pieces = (pieces, &parcel.bytes[..]);
+            let pieces = &tx_batch.pieces[datagram.pieces.clone()];
+            let pieces = (pieces, &tx_batch.bytes[..]);
             if lay(&mut self.wire, &mut self.laid, datagram, pieces, registry, COPY_ALL).is_err() {
                 self.wire.truncate(before);
             }
@@ -135,7 +136,7 @@ impl Leaving for EdgeLeaving {
         &mut self,
         port: &mut impl DatagramPort,
         limits: &DatagramLimits,
-        mut tell: impl FnMut(u64, Told),
+        mut tell: impl FnMut(u64, SendFailure),
     ) -> (usize, u64) {
         let (mut sent, mut calls) = (0, 0);
         while let Some(run) = self.runs.front_mut() {
@@ -147,7 +148,8 @@ impl Leaving for EdgeLeaving {
             let batch = DatagramBatch { to, from: self.from, segment_size: segment, ecn };
             calls += 1;
             let result = port.send(&batch, &[Piece::Bytes(bytes)]);
-            let Some(taken) = outcome(&result, bytes.len(), segment, run.course, &mut |told| tell(self.name, told))
+            let Some(taken) =
+                outcome(&result, bytes.len(), segment, run.course, &mut |failure| tell(self.name, failure))
             else {
                 break;
             };
@@ -171,7 +173,7 @@ pub(super) fn has_good_payload(datagram: &[u8]) -> bool {
     })
 }
 
-/// Up to where work requests may complete. What the peer has acknowledged is sent no more, but a parcel that was posted
+/// Up to where work requests may complete. What the peer has acknowledged is sent no more, but a transmit batch that was posted
 /// before may wait at its port yet, and then reads the memory of a request: that has not completed before.
 #[derive(Debug, Default)]
 pub(super) struct Release {
@@ -179,11 +181,11 @@ pub(super) struct Release {
     next: Option<Held>,
 }
 
-/// What waits until parcels have left.
+/// What waits until transmit batches have left.
 #[derive(Debug)]
 struct Held {
     upto: u64,
-    /// For each port the first parcel that does not count.
+    /// For each port the first transmit batch that does not count.
     marks: ArrayVec<(DatagramKey, u64), { Rails::MOST }>,
     since: Time,
 }
@@ -226,7 +228,7 @@ impl Release {
         self.next.is_some()
     }
 
-    /// When parcels are taken back that have not left.
+    /// When transmit batches are taken back that have not left.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.next.as_ref().map(|held| held.since + TAKE_BACK_AFTER)
     }
@@ -249,7 +251,7 @@ mod tests {
 
     const NAME: u64 = 7;
 
-    /// Ports with parcels numbered from 1 on, of which so many have left.
+    /// Ports with transmit batches numbered from 1 on, of which so many have left.
     struct Ports {
         keys: Vec<DatagramKey>,
         posted: Vec<u64>,
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_completes_before_the_parcels_have_left_that_were_posted_before_it_was_acknowledged() {
+    fn nothing_completes_before_the_tx_batches_have_left_that_were_posted_before_it_was_acknowledged() {
         let mut ports = Ports::new(&[0, 3, 2]);
         let rails = ports.rails();
         let ways = Ways { first: (ports.keys[0], None), others: &rails };
