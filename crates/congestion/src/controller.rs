@@ -2,9 +2,9 @@
 
 use crate::coupled::Coupling;
 use crate::cubic::Cubic;
+use crate::delay_gated::DelayGatedCubic;
 use crate::feedback::Feedback;
 use crate::settings::ControllerSettings;
-use crate::tolerant::Tolerant;
 
 #[cfg(test)]
 mod tests;
@@ -14,14 +14,14 @@ mod tests;
 pub enum Algorithm {
     /// [`Cubic`]: each loss is congestion.
     Cubic,
-    /// [`Tolerant`]: a loss is congestion where something else says so too.
+    /// [`DelayGatedCubic`]: a loss is congestion where something else says so too.
     #[default]
-    Tolerant,
+    DelayGatedCubic,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Cubic, Self::Tolerant];
+    pub const ALL: [Self; 2] = [Self::Cubic, Self::DelayGatedCubic];
 }
 
 /// A congestion controller of one rail. It learns from [`Feedback`] alone, each call of which costs constant time, and
@@ -31,8 +31,8 @@ impl Algorithm {
 pub enum Controller {
     /// See [`Algorithm::Cubic`].
     Cubic(Cubic),
-    /// See [`Algorithm::Tolerant`].
-    Tolerant(Tolerant),
+    /// See [`Algorithm::DelayGatedCubic`].
+    DelayGatedCubic(DelayGatedCubic),
 }
 
 impl Controller {
@@ -41,7 +41,7 @@ impl Controller {
     pub fn new(algorithm: Algorithm, settings: ControllerSettings) -> Self {
         match algorithm {
             Algorithm::Cubic => Self::Cubic(Cubic::new(settings)),
-            Algorithm::Tolerant => Self::Tolerant(Tolerant::new(settings)),
+            Algorithm::DelayGatedCubic => Self::DelayGatedCubic(DelayGatedCubic::new(settings)),
         }
     }
 
@@ -50,7 +50,7 @@ impl Controller {
     pub const fn window(&self) -> u64 {
         match self {
             Self::Cubic(cubic) => cubic.window(),
-            Self::Tolerant(tolerant) => tolerant.window(),
+            Self::DelayGatedCubic(delay_gated) => delay_gated.window(),
         }
     }
 
@@ -59,7 +59,7 @@ impl Controller {
     pub const fn is_slow_start(&self) -> bool {
         match self {
             Self::Cubic(cubic) => cubic.is_slow_start(),
-            Self::Tolerant(tolerant) => tolerant.is_slow_start(),
+            Self::DelayGatedCubic(delay_gated) => delay_gated.is_slow_start(),
         }
     }
 
@@ -68,7 +68,7 @@ impl Controller {
     pub fn on_feedback(&mut self, feedback: &Feedback, full: bool) {
         match self {
             Self::Cubic(cubic) => cubic.on_feedback(feedback, full),
-            Self::Tolerant(tolerant) => tolerant.on_feedback(feedback, full),
+            Self::DelayGatedCubic(delay_gated) => delay_gated.on_feedback(feedback, full),
         }
     }
 
@@ -77,7 +77,7 @@ impl Controller {
     pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
         match self {
             Self::Cubic(cubic) => cubic.set_coupling(coupling),
-            Self::Tolerant(tolerant) => tolerant.set_coupling(coupling),
+            Self::DelayGatedCubic(delay_gated) => delay_gated.set_coupling(coupling),
         }
     }
 
@@ -85,7 +85,7 @@ impl Controller {
     pub fn set_datagram(&mut self, bytes: u32) {
         match self {
             Self::Cubic(cubic) => cubic.set_datagram(bytes),
-            Self::Tolerant(tolerant) => tolerant.set_datagram(bytes),
+            Self::DelayGatedCubic(delay_gated) => delay_gated.set_datagram(bytes),
         }
     }
 }

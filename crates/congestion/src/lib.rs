@@ -11,6 +11,7 @@
 mod controller;
 mod coupled;
 mod cubic;
+mod delay_gated;
 mod delivery;
 mod ecn;
 mod feedback;
@@ -21,11 +22,11 @@ mod reordering;
 mod round_trip;
 mod sent;
 mod settings;
-mod tolerant;
 
 pub use controller::{Algorithm, Controller};
 pub use coupled::Coupling;
 pub use cubic::Cubic;
+pub use delay_gated::DelayGatedCubic;
 pub use delivery::{Delivery, RateSample, Stamp};
 pub use ecn::{EcnCounts, EcnFault, EcnState, EcnValidation, TEST_PACKETS, TEST_TIMEOUTS};
 pub use feedback::Feedback;
@@ -34,4 +35,3 @@ pub use reordering::{MAX_PACKET_THRESHOLD, PACKET_THRESHOLD};
 pub use round_trip::{MAX_SAMPLE, RoundTrip, RoundTripSettings, share};
 pub use sent::{AckError, Fate, MAX_PROBE_INTERVAL, SendError, SentPackets, Timeout};
 pub use settings::{ControllerSettings, MAX_WINDOW};
-pub use tolerant::Tolerant;

@@ -1,8 +1,8 @@
 //! Set-up: a hello, an answer, a confirmation.
 //!
-//! The calling side has a [`Caller`], which repeats its hello until it is answered. The called side has an [`Acceptor`],
-//! which keeps no state per caller, and an [`Answering`] for each call that it accepts. Both end in an [`Established`].
-//! The confirmation is a frame of the connection's first packets.
+//! The calling side has a [`Caller`], which repeats its hello until it is answered. The called side has an
+//! [`Acceptor`], which keeps no state per caller, and an [`Answering`] for each call that it accepts. Both end in an
+//! [`Established`]. The confirmation is a frame of the connection's first packets.
 //!
 //! No address is sent more bytes than were received from it before it has confirmed: a hello has 1200 bytes, each is
 //! answered once, and no answer is longer.

@@ -14,19 +14,19 @@ use core::ptr;
 use crate::abi::{Aint, Count, Handle, abi};
 use crate::fault::Fault;
 use crate::library;
-use crate::operation::{Mine, Spot};
+use crate::operation::{Origin, Target};
 use crate::setup::Offer;
 use crate::windows;
 
 type In = *const c_void;
 type Out = *mut c_void;
 
-fn mine(base: *const c_void, count: Count, kind: Handle) -> Mine {
-    Mine { base: base.cast_mut().cast(), count, kind }
+fn origin(base: *const c_void, count: Count, kind: Handle) -> Origin {
+    Origin { base: base.cast_mut().cast(), count, kind }
 }
 
-const fn spot(rank: c_int, at: Aint, count: Count, kind: Handle) -> Spot {
-    Spot { rank, at, count, kind }
+const fn target(rank: c_int, at: Aint, count: Count, kind: Handle) -> Target {
+    Target { rank, at, count, kind }
 }
 
 /// A request that is over: of a send to nobody.
@@ -110,10 +110,10 @@ on_window! {
     MPI_Win_flush_local_all = Win_flush_local_all(win: Handle) on win => |s| s.flush_all();
     MPI_Win_sync = Win_sync(win: Handle) on win => |s| s.sync();
     MPI_Fetch_and_op = Fetch_and_op(o: In, r: Out, k: Handle, rank: c_int, at: Aint, op: Handle, win: Handle) on win
-        => |s| s.fetch(mine(o, 1, k), mine(r, 1, k), spot(rank, at, 1, k), op);
+        => |s| s.fetch(origin(o, 1, k), origin(r, 1, k), target(rank, at, 1, k), op);
     MPI_Compare_and_swap = Compare_and_swap(
         o: In, c: In, r: Out, k: Handle, rank: c_int, at: Aint, win: Handle
-    ) on win => |s| s.compare_and_swap((o.cast(), c.cast(), r.cast()), spot(rank, at, 1, k));
+    ) on win => |s| s.compare_and_swap((o.cast(), c.cast(), r.cast()), target(rank, at, 1, k));
 }
 
 /// Declares the functions that have counts, for one type of those.
@@ -126,23 +126,23 @@ macro_rules! with_counts {
         on_window! {
             $put = $lput(
                 o: In, n: $count, k: Handle, rank: c_int, at: Aint, m: $count, l: Handle, win: Handle
-            ) on win => |s| s.put(mine(o, n.into(), k), spot(rank, at, m.into(), l), false);
+            ) on win => |s| s.put(origin(o, n.into(), k), target(rank, at, m.into(), l), false);
             $get = $lget(
                 o: Out, n: $count, k: Handle, rank: c_int, at: Aint, m: $count, l: Handle, win: Handle
-            ) on win => |s| s.get(mine(o, n.into(), k), spot(rank, at, m.into(), l));
+            ) on win => |s| s.get(origin(o, n.into(), k), target(rank, at, m.into(), l));
             $accumulate = $laccumulate(
                 o: In, n: $count, k: Handle, rank: c_int, at: Aint, m: $count, l: Handle, op: Handle, win: Handle
-            ) on win => |s| s.accumulate(mine(o, n.into(), k), spot(rank, at, m.into(), l), op);
+            ) on win => |s| s.accumulate(origin(o, n.into(), k), target(rank, at, m.into(), l), op);
             $rput = $lrput(
                 o: In, n: $count, k: Handle, rank: c_int, at: Aint, m: $count, l: Handle, win: Handle, q: Out
             ) on win => |s| {
-                s.put(mine(o, n.into(), k), spot(rank, at, m.into(), l), true)?;
+                s.put(origin(o, n.into(), k), target(rank, at, m.into(), l), true)?;
                 over(q)
             };
             $rget = $lrget(
                 o: Out, n: $count, k: Handle, rank: c_int, at: Aint, m: $count, l: Handle, win: Handle, q: Out
             ) on win => |s| {
-                s.get(mine(o, n.into(), k), spot(rank, at, m.into(), l))?;
+                s.get(origin(o, n.into(), k), target(rank, at, m.into(), l))?;
                 s.finish(rank)?;
                 over(q)
             };
@@ -150,18 +150,18 @@ macro_rules! with_counts {
                 o: In, n: $count, k: Handle, rank: c_int, at: Aint, m: $count, l: Handle, op: Handle, win: Handle,
                 q: Out
             ) on win => |s| {
-                s.accumulate(mine(o, n.into(), k), spot(rank, at, m.into(), l), op)?;
+                s.accumulate(origin(o, n.into(), k), target(rank, at, m.into(), l), op)?;
                 over(q)
             };
             $fetch = $lfetch(
                 o: In, n: $count, k: Handle, r: Out, p: $count, j: Handle, rank: c_int, at: Aint, m: $count,
                 l: Handle, op: Handle, win: Handle
-            ) on win => |s| s.fetch(mine(o, n.into(), k), mine(r, p.into(), j), spot(rank, at, m.into(), l), op);
+            ) on win => |s| s.fetch(origin(o, n.into(), k), origin(r, p.into(), j), target(rank, at, m.into(), l), op);
             $rfetch = $lrfetch(
                 o: In, n: $count, k: Handle, r: Out, p: $count, j: Handle, rank: c_int, at: Aint, m: $count,
                 l: Handle, op: Handle, win: Handle, q: Out
             ) on win => |s| {
-                s.fetch(mine(o, n.into(), k), mine(r, p.into(), j), spot(rank, at, m.into(), l), op)?;
+                s.fetch(origin(o, n.into(), k), origin(r, p.into(), j), target(rank, at, m.into(), l), op)?;
                 s.finish(rank)?;
                 over(q)
             };

@@ -26,7 +26,7 @@ const NOWHERE: usize = 0;
 
 /// Memory of the program, as a call names it.
 #[derive(Clone, Copy)]
-pub(crate) struct Mine {
+pub(crate) struct Origin {
     pub(crate) base: *mut u8,
     pub(crate) count: Count,
     pub(crate) kind: Handle,
@@ -34,7 +34,7 @@ pub(crate) struct Mine {
 
 /// A place in the window of a rank, as a call names it.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot {
+pub(crate) struct Target {
     pub(crate) rank: c_int,
     pub(crate) at: Aint,
     pub(crate) count: Count,
@@ -53,7 +53,7 @@ pub(crate) struct UnderWay {
 /// Lists that are used again and again.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    mine: Vec<Run>,
+    origin: Vec<Run>,
     theirs: Vec<Run>,
     pieces: Vec<Run>,
     packed: Vec<u8>,
@@ -64,20 +64,20 @@ impl Scratch {
     /// `whole` pairs are taken with their gaps.
     fn resolve(
         &mut self,
-        mine: Mine,
-        spot: Spot,
+        origin: Origin,
+        target: Target,
         part: crate::served::Part,
         whole: bool,
     ) -> Result<(usize, Made), Fault> {
-        let here = spread(mine.kind, mine.count, 0, whole, &mut self.mine)?;
-        let wrong = || Fault::range(format!("displacement {}: no place in memory", spot.at));
+        let here = spread(origin.kind, origin.count, 0, whole, &mut self.origin)?;
+        let wrong = || Fault::range(format!("displacement {}: no place in memory", target.at));
         let unit = isize::try_from(part.unit).map_err(|_| wrong())?;
-        let start = spot.at.checked_mul(unit).ok_or_else(wrong)?;
-        let there = spread(spot.kind, spot.count, start, whole, &mut self.theirs)?;
-        inside(&self.theirs, spot.rank, part.bytes)?;
-        let (from, to) = (total(&self.mine), total(&self.theirs));
+        let start = target.at.checked_mul(unit).ok_or_else(wrong)?;
+        let there = spread(target.kind, target.count, start, whole, &mut self.theirs)?;
+        inside(&self.theirs, target.rank, part.bytes)?;
+        let (from, to) = (total(&self.origin), total(&self.theirs));
         if from != to {
-            let words = format!("{from} bytes here, and {to} bytes in the window of rank {}", spot.rank);
+            let words = format!("{from} bytes here, and {to} bytes in the window of rank {}", target.rank);
             return Err(Fault { code: abi().classes.argument, words });
         }
         let is_alike = here == there || here == Made::Empty;
@@ -202,20 +202,20 @@ impl Served {
     ///
     /// # Safety
     /// What the call names can be read until its epoch ends.
-    pub(crate) unsafe fn put(&mut self, mine: Mine, spot: Spot, keep: bool) -> Result<(), Fault> {
-        let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
+    pub(crate) unsafe fn put(&mut self, origin: Origin, target: Target, keep: bool) -> Result<(), Fault> {
+        let Some(rank) = self.rank(target.rank)? else { return Ok(()) };
         let mut scratch = core::mem::take(&mut self.scratch);
         // SAFETY: The caller's promise.
         let outcome = scratch
-            .resolve(mine, spot, self.parts[rank], false)
-            .and_then(|(bytes, _)| unsafe { self.put_runs(&mut scratch, mine, rank, keep) }.map(|()| bytes));
+            .resolve(origin, target, self.parts[rank], false)
+            .and_then(|(bytes, _)| unsafe { self.put_runs(&mut scratch, origin, rank, keep) }.map(|()| bytes));
         self.scratch = scratch;
         COUNTS.puts.count(outcome?);
         Ok(())
     }
 
-    unsafe fn put_runs(&mut self, scratch: &mut Scratch, mine: Mine, rank: usize, keep: bool) -> Result<(), Fault> {
-        let (here, there) = (core::mem::take(&mut scratch.mine), core::mem::take(&mut scratch.theirs));
+    unsafe fn put_runs(&mut self, scratch: &mut Scratch, origin: Origin, rank: usize, keep: bool) -> Result<(), Fault> {
+        let (here, there) = (core::mem::take(&mut scratch.origin), core::mem::take(&mut scratch.theirs));
         let mut walk = Walk::new(&here);
         let side = self.side_of(rank);
         let mut left = &there[..];
@@ -226,16 +226,16 @@ impl Served {
                 self.make_room()?;
                 let (base, layout) = laid(now)?;
                 // SAFETY: The caller's promise.
-                let bytes = unsafe { scratch.gather(&mut walk, mine.base, total(now)) };
+                let bytes = unsafe { scratch.gather(&mut walk, origin.base, total(now)) };
                 let from = Layout::contiguous(layout.length());
                 let request = self.window(side).put_layout(rank, base, &layout, bytes, &from)?;
                 self.note(side, rank, request, Vec::new());
                 continue;
             }
             // SAFETY: As above.
-            unsafe { self.put_run(scratch, (&mut walk, mine.base, here.len() == 1), (side, rank), now[0], keep) }?;
+            unsafe { self.put_run(scratch, (&mut walk, origin.base, here.len() == 1), (side, rank), now[0], keep) }?;
         }
-        (scratch.mine, scratch.theirs) = (here, there);
+        (scratch.origin, scratch.theirs) = (here, there);
         Ok(())
     }
 
@@ -275,18 +275,18 @@ impl Served {
     ///
     /// # Safety
     /// What the call names can be written until its epoch ends.
-    pub(crate) unsafe fn get(&mut self, mine: Mine, spot: Spot) -> Result<(), Fault> {
-        let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
+    pub(crate) unsafe fn get(&mut self, origin: Origin, target: Target) -> Result<(), Fault> {
+        let Some(rank) = self.rank(target.rank)? else { return Ok(()) };
         let mut scratch = core::mem::take(&mut self.scratch);
-        let outcome = scratch.resolve(mine, spot, self.parts[rank], false);
-        let outcome = outcome.and_then(|(bytes, _)| self.get_runs(&scratch, mine, rank).map(|()| bytes));
+        let outcome = scratch.resolve(origin, target, self.parts[rank], false);
+        let outcome = outcome.and_then(|(bytes, _)| self.get_runs(&scratch, origin, rank).map(|()| bytes));
         self.scratch = scratch;
         COUNTS.gets.count(outcome?);
         Ok(())
     }
 
-    fn get_runs(&mut self, scratch: &Scratch, mine: Mine, rank: usize) -> Result<(), Fault> {
-        let mut walk = Walk::new(&scratch.mine);
+    fn get_runs(&mut self, scratch: &Scratch, origin: Origin, rank: usize) -> Result<(), Fault> {
+        let mut walk = Walk::new(&scratch.origin);
         let side = self.side_of(rank);
         let mut left = &scratch.theirs[..];
         while let Some(count) = Some(together(left)).filter(|_| !left.is_empty()) {
@@ -296,10 +296,10 @@ impl Served {
                 self.make_room()?;
                 let (base, layout) = laid(now)?;
                 let request = self.window(side).get_layout(rank, base, &layout)?;
-                self.note(side, rank, request, destinations(&mut walk, mine.base, total(now), Element::U8));
+                self.note(side, rank, request, destinations(&mut walk, origin.base, total(now), Element::U8));
                 continue;
             }
-            self.get_run((&mut walk, mine.base), (side, rank), now[0])?;
+            self.get_run((&mut walk, origin.base), (side, rank), now[0])?;
         }
         Ok(())
     }
@@ -322,27 +322,39 @@ impl Served {
     ///
     /// # Safety
     /// What the call names can be read now.
-    pub(crate) unsafe fn accumulate(&mut self, mine: Mine, spot: Spot, op: Handle) -> Result<(), Fault> {
+    pub(crate) unsafe fn accumulate(&mut self, origin: Origin, target: Target, op: Handle) -> Result<(), Fault> {
         // SAFETY: The caller's promise.
-        unsafe { self.combine(mine, None, spot, op) }
+        unsafe { self.combine(origin, None, target, op) }
     }
 
     /// MPI_Get_accumulate.
     ///
     /// # Safety
     /// As [`Served::accumulate`]; the result can be written until the epoch ends.
-    pub(crate) unsafe fn fetch(&mut self, mine: Mine, result: Mine, spot: Spot, op: Handle) -> Result<(), Fault> {
+    pub(crate) unsafe fn fetch(
+        &mut self,
+        origin: Origin,
+        result: Origin,
+        target: Target,
+        op: Handle,
+    ) -> Result<(), Fault> {
         // SAFETY: The caller's promise.
-        unsafe { self.combine(mine, Some(result), spot, op) }
+        unsafe { self.combine(origin, Some(result), target, op) }
     }
 
-    unsafe fn combine(&mut self, mine: Mine, result: Option<Mine>, spot: Spot, op: Handle) -> Result<(), Fault> {
-        let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
+    unsafe fn combine(
+        &mut self,
+        origin: Origin,
+        result: Option<Origin>,
+        target: Target,
+        op: Handle,
+    ) -> Result<(), Fault> {
+        let Some(rank) = self.rank(target.rank)? else { return Ok(()) };
         let (combine, locates) = combine(op, result.is_some())?;
         // Without an operand, what the call says of it has no meaning.
-        let mine = if combine == Combine::Read { result.unwrap_or(mine) } else { mine };
+        let origin = if combine == Combine::Read { result.unwrap_or(origin) } else { origin };
         let mut scratch = core::mem::take(&mut self.scratch);
-        let outcome = scratch.resolve(mine, spot, self.parts[rank], true).and_then(|(bytes, made)| {
+        let outcome = scratch.resolve(origin, target, self.parts[rank], true).and_then(|(bytes, made)| {
             let element = element(made, combine, locates)?;
             let mut into = Vec::new();
             if let Some(result) = result {
@@ -351,7 +363,7 @@ impl Served {
             }
             let kind = (element, combine);
             // SAFETY: The caller's promise.
-            unsafe { self.combine_runs(&mut scratch, mine, result.map(|result| (result, into)), rank, kind) }?;
+            unsafe { self.combine_runs(&mut scratch, origin, result.map(|result| (result, into)), rank, kind) }?;
             Ok(bytes)
         });
         self.scratch = scratch;
@@ -362,19 +374,19 @@ impl Served {
     unsafe fn combine_runs(
         &mut self,
         scratch: &mut Scratch,
-        mine: Mine,
-        result: Option<(Mine, Vec<Run>)>,
+        origin: Origin,
+        result: Option<(Origin, Vec<Run>)>,
         rank: usize,
         (element, combine): (Element, Combine),
     ) -> Result<(), Fault> {
-        let (here, there) = (core::mem::take(&mut scratch.mine), core::mem::take(&mut scratch.theirs));
+        let (here, there) = (core::mem::take(&mut scratch.origin), core::mem::take(&mut scratch.theirs));
         let mut walk = Walk::new(&here);
         let mut results = result.as_ref().map(|(result, runs)| (result.base, Walk::new(runs)));
         let side = self.side_of(rank);
         for (offset, length) in there.iter().copied().flat_map(cut) {
             self.make_room()?;
             // SAFETY: The caller's promise. Without an operand these are the result's, which mean nothing.
-            let bytes = unsafe { scratch.gather_elements(&mut walk, mine.base, length, element) };
+            let bytes = unsafe { scratch.gather_elements(&mut walk, origin.base, length, element) };
             let window = self.window(side);
             let (request, into) = match &mut results {
                 None => (window.accumulate(rank, offset, element, combine, bytes)?, Vec::new()),
@@ -385,7 +397,7 @@ impl Served {
             };
             self.note(side, rank, request, into);
         }
-        (scratch.mine, scratch.theirs) = (here, there);
+        (scratch.origin, scratch.theirs) = (here, there);
         Ok(())
     }
 
@@ -396,14 +408,14 @@ impl Served {
     pub(crate) unsafe fn compare_and_swap(
         &mut self,
         (swap, compare, result): (*const u8, *const u8, *mut u8),
-        spot: Spot,
+        target: Target,
     ) -> Result<(), Fault> {
-        let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
-        let element = abi().element(abi().handle(spot.kind));
+        let Some(rank) = self.rank(target.rank)? else { return Ok(()) };
+        let element = abi().element(abi().handle(target.kind));
         let element = element.ok_or_else(|| Fault::kind("no datatype whose elements can be compared".into()))?;
         let part = self.parts[rank];
-        let start = spot.at.checked_mul(part.unit as isize).unwrap_or(isize::MIN);
-        inside(&[Run { offset: start, length: element.size() }], spot.rank, part.bytes)?;
+        let start = target.at.checked_mul(part.unit as isize).unwrap_or(isize::MIN);
+        inside(&[Run { offset: start, length: element.size() }], target.rank, part.bytes)?;
         self.make_room()?;
         // SAFETY: The caller's promise.
         let (swap, compare) =

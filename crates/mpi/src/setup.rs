@@ -138,14 +138,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// As [`all`], for the first question about a window. A rank without this library never answers, and goes on with calls
 /// of its own. Nothing can be asked of that rank: the others say what is wrong, once, and wait on.
-fn all_at_last(comm: Handle, size: usize, mine: bool) -> bool {
-    let (mine, mut all) = (u8::from(mine), vec![0_u8; size]);
+fn all_at_last(comm: Handle, size: usize, origin: bool) -> bool {
+    let (origin, mut all) = (u8::from(origin), vec![0_u8; size]);
     let (mut request, mut flag, mut status, byte) = (0, 0, [0_u64; 8], abi().byte);
     let to = all.as_mut_ptr().cast();
     // SAFETY: There is room for a byte of each rank, and all stays where it is until the request is over. A handle of 4
     // bytes takes the request's lower half.
     let mut code =
-        unsafe { library::Iallgather((&raw const mine).cast(), 1, byte, to, 1, byte, comm, &raw mut request) };
+        unsafe { library::Iallgather((&raw const origin).cast(), 1, byte, to, 1, byte, comm, &raw mut request) };
     let (start, mut has_told) = (Instant::now(), false);
     while code == 0 && flag == 0 {
         // SAFETY: All can be written, and a status has at most 40 bytes.
@@ -164,28 +164,28 @@ fn all_at_last(comm: Handle, size: usize, mine: bool) -> bool {
 }
 
 /// Whether all ranks say yes.
-fn all(comm: Handle, size: usize, mine: bool) -> bool {
-    gather(comm, size, &[u8::from(mine)]).is_some_and(|all| all.iter().all(|one| *one == 1))
+fn all(comm: Handle, size: usize, origin: bool) -> bool {
+    gather(comm, size, &[u8::from(origin)]).is_some_and(|all| all.iter().all(|one| *one == 1))
 }
 
 /// Bytes of all ranks, as many of each.
-fn gather(comm: Handle, size: usize, mine: &[u8]) -> Option<Vec<u8>> {
-    let mut all = vec![0; mine.len() * size];
-    let (count, byte) = (c_int::try_from(mine.len()).ok()?, abi().byte);
+fn gather(comm: Handle, size: usize, origin: &[u8]) -> Option<Vec<u8>> {
+    let mut all = vec![0; origin.len() * size];
+    let (count, byte) = (c_int::try_from(origin.len()).ok()?, abi().byte);
     // SAFETY: There is room for as many bytes of each rank.
     let code =
-        unsafe { library::Allgather(mine.as_ptr().cast(), count, byte, all.as_mut_ptr().cast(), count, byte, comm) };
+        unsafe { library::Allgather(origin.as_ptr().cast(), count, byte, all.as_mut_ptr().cast(), count, byte, comm) };
     (code == 0).then_some(all)
 }
 
 /// Bytes of all ranks, in any number.
-fn gather_any(comm: Handle, size: usize, mine: &[u8]) -> Result<Vec<Vec<u8>>, GroupError> {
+fn gather_any(comm: Handle, size: usize, origin: &[u8]) -> Result<Vec<Vec<u8>>, GroupError> {
     let failed = || GroupError::Told("the MPI library's own all-gather has failed".to_owned());
-    let lengths = gather(comm, size, &(mine.len() as u32).to_ne_bytes()).ok_or_else(failed)?;
+    let lengths = gather(comm, size, &(origin.len() as u32).to_ne_bytes()).ok_or_else(failed)?;
     let lengths = lengths.chunks_exact(4).map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     let lengths: Vec<usize> = lengths.map(|length| length as usize).collect();
     let most = lengths.iter().copied().max().unwrap_or_default().max(1);
-    let mut padded = mine.to_vec();
+    let mut padded = origin.to_vec();
     padded.resize(most, 0);
     let all = gather(comm, size, &padded).ok_or_else(failed)?;
     Ok(all.chunks_exact(most).zip(lengths).map(|(bytes, length)| bytes[..length].to_vec()).collect())
@@ -242,8 +242,8 @@ fn windows(team: Team, offer: &Offer, comm: Handle, size: usize) -> Result<Serve
     };
     let fences = make();
     let between = make();
-    let mine = [(offer.bytes as u64).to_ne_bytes(), offer.unit.to_ne_bytes()].concat();
-    let parts = gather(comm, size, &mine).ok_or("the MPI library's own all-gather has failed")?;
+    let origin = [(offer.bytes as u64).to_ne_bytes(), offer.unit.to_ne_bytes()].concat();
+    let parts = gather(comm, size, &origin).ok_or("the MPI library's own all-gather has failed")?;
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     let part = |bytes: &[u8]| Part { bytes: number(&bytes[..8]), unit: number(&bytes[8..]) };
     Ok(Served {

@@ -57,7 +57,7 @@ use crate::engine::stream_table::Streams;
 use crate::engine::timers::{Queued, Timed, Timers};
 use crate::error::PostError;
 use crate::ids::{LinkKey, Runner, UpperId};
-use crate::lower::{Carrier, DatagramKey, Datagrams as _, Inbox, Io, Names, Passed, Pollable as _, Setup as _};
+use crate::lower::{Carrier, ConnectionIds, DatagramKey, Datagrams as _, Inbox, Io, Passed, Pollable as _, Setup as _};
 use crate::policy::arming::asks_system;
 use crate::policy::constants::{CLOCK_EVERY_TURNS, LONGEST_LOW_WATER};
 use crate::queues::event_count::EventCount;
@@ -73,7 +73,7 @@ const LOOKS_PER_PEER_TIMEOUT: u32 = 16;
 const SHORTEST_PEER_LOOK: Duration = Duration::from_millis(1);
 
 /// What stands on an engine, and is attended to in each of its turns: a message endpoint.
-pub(crate) trait Upper: Sized + Send {
+pub(crate) trait EngineClient: Sized + Send {
     /// Whether there may be something for it to do.
     fn has_work(&self, now: Time) -> bool;
     /// Takes what has completed, and does what follows from it. Returns whether there was anything.
@@ -88,7 +88,7 @@ pub(crate) trait Upper: Sized + Send {
 /// those that are closed leave a gap.
 struct Uppers<U>(Vec<(Option<Box<U>>, Queued)>);
 
-impl<U: Upper> PacketSinks for Uppers<U> {
+impl<U: EngineClient> PacketSinks for Uppers<U> {
     fn take(&mut self, id: UpperId, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
         let Some((Some(upper), _)) = self.0.get_mut(id.endpoint) else { return false };
         upper.take_arrival(id.link, queue_pair, packet, now)
@@ -107,7 +107,7 @@ struct Entry<N: Carrier> {
     ports: PortKeys,
     queued: Queued,
     /// The datagram port that it uses, and the names by which datagrams find it.
-    names: Option<(DatagramKey, Names)>,
+    names: Option<(DatagramKey, ConnectionIds)>,
 }
 
 impl<N: Carrier> Entry<N> {
@@ -186,7 +186,7 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     event_count: Arc<EventCount>,
 }
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     #[expect(clippy::too_many_arguments, reason = "each is of its own type, and only the NIC calls this")]
     pub(crate) fn new(
         index: usize,
@@ -382,7 +382,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     #[inline]
     fn put_back(&mut self, number: usize, upper: Box<U>) {
         let (place, queued) = &mut self.uppers.0[number];
-        self.timers.want(Timed::Upper(number), queued, upper.wake_at());
+        self.timers.want(Timed::EngineClient(number), queued, upper.wake_at());
         *place = Some(upper);
     }
 
@@ -601,7 +601,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             left -= 1;
             any |= match whose {
                 Timed::Key(key) => self.handle_time_of(key, at),
-                Timed::Upper(number) => self.handle_time_of_upper(number, at),
+                Timed::EngineClient(number) => self.handle_time_of_upper(number, at),
             };
         }
         any

@@ -112,7 +112,7 @@ pub(crate) enum Runner {
     Thread,
 }
 
-/// Names a connection of an endpoint: its place in the list of them.
+/// ConnectionIds a connection of an endpoint: its place in the list of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LinkKey(pub(crate) u32);
 

@@ -77,9 +77,9 @@ impl Transport {
 pub struct Offer {
     /// What carries it, where the network has a choice.
     pub transport: Transport,
-    /// Reads and atomics of the peer that are answered at a time, at most. Above 16382 it counts as 16382.
+    /// Reads and atomics of the peer that are answered at a time, at most. StreamSink 16382 it counts as 16382.
     pub ird: u16,
-    /// Reads and atomics to have under way at a time, at most. Above 16382 it counts as 16382.
+    /// Reads and atomics to have under way at a time, at most. StreamSink 16382 it counts as 16382.
     pub ord: u16,
     /// What matters only where MPA carries the connection.
     pub mpa: MpaOffer,

@@ -48,7 +48,7 @@ pub use lifecycle::{Action, Closed, StreamError};
 pub use request::{
     Operation, Payload, PostError, ReceiveQueue, ReceiveRequest, ReceiveSource, RemoteTarget, RequestFlags, SendRequest,
 };
-pub use segment::{Arrival, Demand, Later, MIN_ULPDU, Placement, Segment, SegmentOf, SegmentPayload, Verdict};
+pub use segment::{Arrival, Later, MIN_ULPDU, OrderConstraint, Placement, Segment, SegmentOf, SegmentPayload, Verdict};
 pub use state::State;
 pub use stream::Stream;
 pub use violation::{HEAD_LENGTH, Violation};

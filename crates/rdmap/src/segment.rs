@@ -43,7 +43,7 @@ pub struct SegmentOf {
 
 /// What the sender asks of the order in which a segment of a Write is placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
+pub struct OrderConstraint {
     /// It may be placed as it comes, though Writes are ordered otherwise
     /// ([`StreamConfig::ordered_writes`](crate::StreamConfig)).
     pub unordered: bool,

@@ -23,7 +23,7 @@ mod trains;
 mod window;
 
 pub(crate) use acks::Ack;
-use board::{Board, Fate};
+use board::{Fate, Scoreboard};
 use rack::{Paths, Rack};
 use spurious::Spurious;
 use tail::TailProbe;
@@ -50,7 +50,7 @@ pub(crate) struct Sender {
     edge: u64,
     said_by: (u64, u64),
     largest_window: u64,
-    board: Board,
+    board: Scoreboard,
     rack: Rack,
     tail: TailProbe,
     round_trip: RoundTrip,
@@ -105,7 +105,7 @@ impl Sender {
             edge: 1,
             said_by: (0, 0),
             largest_window: 0,
-            board: Board::new(settings.segments),
+            board: Scoreboard::new(settings.segments),
             rack: Rack::new(),
             tail: TailProbe::new(),
             round_trip: RoundTrip::new(round_trip),

@@ -12,9 +12,9 @@ use super::{Fresh, Heard, UNPROVED, Words, established, terms};
 use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
-/// A call that passed the acceptor. It may be answered late, is answered once, and repeats its answer to a repeated hello;
-/// so nothing here has a timer. It is kept until the connection reports [`Event::Confirmed`](crate::Event::Confirmed)
-/// or ends.
+/// A call that passed the acceptor. It may be answered late, is answered once, and repeats its answer to a repeated
+/// hello; so nothing here has a timer. It is kept until the connection reports
+/// [`Event::Confirmed`](crate::Event::Confirmed) or ends.
 #[derive(Debug)]
 pub struct Answering {
     fresh: Fresh,

@@ -53,7 +53,7 @@ pub struct Call<'a> {
     pub fresh: Fresh,
     /// The job's key, if it has one.
     pub key: Option<&'a Key>,
-    /// Key of reset tokens, as in [`DoorSettings`](super::DoorSettings).
+    /// Key of reset tokens, as in [`AcceptorSettings`](super::AcceptorSettings).
     pub host: &'a Key,
     /// The application's part of set-up.
     pub words: Words<'a>,

@@ -147,8 +147,8 @@ fn an_answer_without_proof_is_dropped_and_noted() {
     assert!(caller.is_unproved());
 }
 
-/// Whatever an attacker on the path changes in the hello, with a corrected checksum, the acceptor detects; in the answer,
-/// the caller does, which still accepts the correct one afterwards.
+/// Whatever an attacker on the path changes in the hello, with a corrected checksum, the acceptor detects; in the
+/// answer, the caller does, which still accepts the correct one afterwards.
 #[test]
 fn the_proof_covers_both_hellos() {
     let key = secret(1);

@@ -26,21 +26,22 @@ impl Called {
     fn receive(&mut self, bytes: &[u8], from: SocketAddr, now: Time, out: &mut Vec<u8>) {
         let name = setup::invariant(bytes).map(|invariant| (from, invariant.source));
         let is_known = self.call.as_ref().is_some_and(|call| Ok(call.caller()) == name);
-        let HelloOutcome::Call(call) = self.acceptor.on_hello(bytes, from, self.crowded && !is_known, now, out) else {
+        let HelloOutcome::Call(incoming) = self.acceptor.on_hello(bytes, from, self.crowded && !is_known, now, out)
+        else {
             return;
         };
         match &mut self.call {
-            Some(call) if call.caller() == (call.from, call.id) => {
+            Some(call) if call.caller() == (incoming.from, incoming.id) => {
                 if self.established.is_none() && now >= self.answers_at {
                     let words = Words { private_data: b"welcome", inbound_reads: 1, outbound_reads: 1 };
                     self.established = Some(call.accept(&words, &Settings::default(), out));
                 } else {
-                    assert!(call.repeat(&call, out));
+                    assert!(call.repeat(&incoming, out));
                 }
             }
             _ => {
                 let fresh = Fresh { id: ConnectionId(200), nonce: [2; 16], seed: 2, secret: [2; 32] };
-                self.call = Some(Answering::new(&call, &self.acceptor, fresh));
+                self.call = Some(Answering::new(&incoming, &self.acceptor, fresh));
                 self.let_in += 1;
             }
         }

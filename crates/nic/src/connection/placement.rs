@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use weft_base::Time;
-use weft_rdmap::{Arrival, Demand, Placement, Status, Verdict, Violation};
+use weft_rdmap::{Arrival, OrderConstraint, Placement, Status, Verdict, Violation};
 
 use super::{PacketSinks, Running};
 use crate::counters::Counters;
 use crate::ids::State;
-use crate::lower::{Above, StreamCell, StreamGuard};
+use crate::lower::{StreamCell, StreamGuard, StreamSink};
 use crate::queues::queue_pair::QueuePair;
 
 /// The stream of a connection, and what gets what comes on it.
-pub(super) struct Uplink<'a> {
+pub(super) struct ConnectionSink<'a> {
     stream: &'a mut StreamCell,
     queue_pair: &'a Arc<QueuePair>,
     packets: &'a mut dyn PacketSinks,
 }
 
 impl Running {
-    pub(super) fn above<'a>(&'a mut self, packets: &'a mut dyn PacketSinks) -> Uplink<'a> {
-        Uplink { stream: &mut self.stream, queue_pair: &self.queue_pair, packets }
+    pub(super) fn above<'a>(&'a mut self, packets: &'a mut dyn PacketSinks) -> ConnectionSink<'a> {
+        ConnectionSink { stream: &mut self.stream, queue_pair: &self.queue_pair, packets }
     }
 }
 
-impl Uplink<'_> {
+impl ConnectionSink<'_> {
     /// A short Send goes from the frame into its receive request, where nothing is in its way.
     fn receive_whole(&mut self, arrival: Arrival, ulpdu: &[u8], counters: &mut Counters) -> bool {
         let stream = &mut self.stream.hold();
@@ -41,15 +41,15 @@ impl Uplink<'_> {
     }
 }
 
-impl Above for Uplink<'_> {
+impl StreamSink for ConnectionSink<'_> {
     #[inline]
     fn stream(&mut self) -> StreamGuard<'_> {
         self.stream.hold()
     }
 
     #[inline]
-    fn locate(&mut self, arrival: Arrival, demand: Demand, length: u32, head: &[u8]) -> Verdict {
-        self.stream.hold().handle_demanding(arrival, demand, length, head, &mut self.queue_pair.receive_source())
+    fn locate(&mut self, arrival: Arrival, constraint: OrderConstraint, length: u32, head: &[u8]) -> Verdict {
+        self.stream.hold().handle_demanding(arrival, constraint, length, head, &mut self.queue_pair.receive_source())
     }
 
     fn placed(&mut self, placement: &Placement, counters: &mut Counters) -> Result<(), Violation> {

@@ -9,7 +9,7 @@ use weft_base::{Clock, Interest, Listener, Network, Port as _, PortError, PortOp
 
 use super::ports::{PortKeys, token};
 use super::timers::Queued;
-use super::{ConnectTimeout, Engine, Entry, Member, Upper};
+use super::{ConnectTimeout, Engine, EngineClient, Entry, Member};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
@@ -30,7 +30,7 @@ const NUMBERS_TRIED: u32 = 16;
 /// A listener for streams, one for datagrams, and where they are.
 type Listens<N> = (Option<<N as Network>::Listener>, Option<DefaultKey>, SocketAddr);
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// Adds a connection that begins, with so much time as the settings say if not otherwise.
     pub(super) fn add_connection(
         &mut self,

@@ -4,11 +4,11 @@ use slotmap::DefaultKey;
 use weft_base::Clock;
 
 use super::listening::{MOST_UNCONFIRMED, Yielding};
-use super::{Engine, Upper};
+use super::{Engine, EngineClient};
 use crate::connection::Connection;
 use crate::lower::{Carrier, Pollable as _, Segments as _};
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// The application has accepted a call at this listener: the caller has to confirm, if it has not.
     pub(super) fn await_confirmation(&mut self, listener: DefaultKey, key: DefaultKey) {
         let now = self.now;

@@ -19,7 +19,7 @@ use super::heard::HeardCalls;
 use super::served_port::{Brought, PortServer, ServedPort, ServingEnd};
 use crate::key::JobKey;
 use crate::lower::{
-    AcceptorOf, Carrier, DatagramKey, DatagramPorts, Datagrams as _, Destination, InboxEntry, Names, RailPort,
+    AcceptorOf, Carrier, ConnectionIds, DatagramKey, DatagramPorts, Datagrams as _, Destination, InboxEntry, RailPort,
     RailPorts, ServedPorts, TxBatch, TxBatchOf,
 };
 use crate::policy::arming::{DisarmPolicy, arms_port, polls_port};
@@ -66,7 +66,7 @@ enum PortOf<N: Carrier> {
     Served(Arc<ServedPort<TxBatchOf<N>>>),
 }
 
-/// Names that are random, and our own: nothing is to be gained by hashing them.
+/// ConnectionIds that are random, and our own: nothing is to be gained by hashing them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NameHasher(u64);
 
@@ -340,7 +340,7 @@ impl<N: Carrier> Datagrams<N> {
 
     // --- which connection a datagram is for
 
-    pub(super) fn add(&mut self, port: DatagramKey, names: &Names, connection: DefaultKey) {
+    pub(super) fn add(&mut self, port: DatagramKey, names: &ConnectionIds, connection: DefaultKey) {
         self.own.insert(names.own, connection);
         self.add_peer(names, connection);
         if let Some(member) = self.members.get_mut(port.0) {
@@ -348,14 +348,14 @@ impl<N: Carrier> Datagrams<N> {
         }
     }
 
-    pub(super) fn add_peer(&mut self, names: &Names, connection: DefaultKey) {
+    pub(super) fn add_peer(&mut self, names: &ConnectionIds, connection: DefaultKey) {
         if let Some(peer) = names.peer {
             self.peers.insert(peer, connection);
             self.forgotten.insert(peer.1, connection);
         }
     }
 
-    pub(super) fn remove(&mut self, port: DatagramKey, names: &Names) {
+    pub(super) fn remove(&mut self, port: DatagramKey, names: &ConnectionIds) {
         let connection = self.own.remove(&names.own);
         let port = self.moved.remove(&names.own).unwrap_or(port);
         if let Some(peer) = names.peer {

@@ -11,7 +11,7 @@ use super::datagrams::Room;
 use super::listening::MOST_UNCONFIRMED;
 use super::served::HINTS_OF_A_TURN;
 use super::served_port::{RX_BATCHES, ServedPort};
-use super::{Engine, Entry, Member, Upper};
+use super::{Engine, EngineClient, Entry, Member};
 use crate::connection::{Connection, within_limits};
 use crate::error::{ConnectionError, RefusedStart};
 use crate::lower::{
@@ -29,7 +29,7 @@ const ADDRESSES_EVERY: Duration = Duration::from_millis(250);
 /// This many ports are polled in a turn: all rails, and those that calls go out from and come to.
 pub(super) const MOST_POLLED: usize = 64;
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// Binds a datagram port. One that has been left, but for connections that are ending, is taken again.
     pub(super) fn bind_datagrams(&mut self, at: SocketAddr) -> Result<(DefaultKey, SocketAddr), PortError> {
         if let Some(key) = self.datagrams.left_at(at) {

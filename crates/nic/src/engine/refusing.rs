@@ -7,7 +7,7 @@ use slotmap::DefaultKey;
 use weft_base::{Clock, PortError};
 use weft_wire::message::Refusal;
 
-use super::{Engine, Upper};
+use super::{Engine, EngineClient};
 use crate::connection::Connection;
 use crate::error::{ConnectionError, Error, RefusedStart};
 use crate::lower::Carrier;
@@ -19,7 +19,7 @@ const MOST_REFUSING: usize = 4;
 /// How long a caller that is to be refused may take to say what it wants.
 const REFUSED_WITHIN: Duration = Duration::from_secs(1);
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// Takes callers for which there are no descriptors, to refuse them, if it has been so for long enough.
     pub(super) fn refuse_some(&mut self, key: DefaultKey) {
         let now = self.now;

@@ -9,14 +9,14 @@ use super::delivery::MOST_POLLED;
 use super::ports::{Owner, token};
 use super::served::Served;
 use super::served_port::Brought;
-use super::{Engine, Upper};
+use super::{Engine, EngineClient};
 use crate::lower::{Carrier, Leaving as _, LeavingOf};
 use crate::policy::arming::DisarmPolicy;
 
 /// Transmit batches of a port that are sent in a turn.
 const PARCELS_OF_A_TURN: u32 = 8;
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// Another engine has rung: for ports that this one serves, or that it has others serve.
     pub(super) fn attend_served_ports(&mut self) {
         for Brought { port, served_port } in self.serving.own().take() {

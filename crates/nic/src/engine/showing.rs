@@ -3,11 +3,11 @@
 use weft_base::Clock;
 
 use super::shown::Showing;
-use super::{Engine, Member, Upper};
+use super::{Engine, EngineClient, Member};
 use crate::lower::{Carrier, Datagrams as _};
 use crate::rail_report::RailReport;
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// The rails may be others than were shown.
     pub(crate) fn note_rails(&mut self) {
         self.showing.is_due = self.counters.edge_connections > 0;

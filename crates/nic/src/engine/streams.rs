@@ -11,7 +11,7 @@ use weft_base::{Backlog, Clock, Interest, Listener as _, Piece, Port as _, PortE
 
 use super::ports::{Owner, token};
 use super::stream_table::{Signals, Watched};
-use super::{Engine, Upper};
+use super::{Engine, EngineClient};
 use crate::error::Error;
 use crate::lower::Carrier;
 
@@ -23,7 +23,7 @@ const NOTHING: Interest = Interest { readable: false, writable: false, least: 1 
 /// A new stream: its key, where the threads wait that use it, its two ends.
 pub(crate) type Made = (DefaultKey, Arc<Signals>, SocketAddr, SocketAddr);
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// Begins to connect a stream.
     pub(crate) fn connect_stream(&mut self, remote: SocketAddr, local: Option<SocketAddr>) -> Result<Made, Error> {
         self.check_room()?;

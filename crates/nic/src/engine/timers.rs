@@ -12,7 +12,7 @@ pub(super) enum Timed {
     /// A connection's or a listener's, by its key in the engine.
     Key(DefaultKey),
     /// That of what stands on the engine, by its number.
-    Upper(usize),
+    EngineClient(usize),
 }
 
 /// The time at which an entry is in the queue, if at all: kept by what it is about. A later time than this needs no
@@ -91,11 +91,11 @@ mod tests {
         let mut timers = Timers::default();
         let mut queued = [Queued::default(); 3];
         for (number, time) in [30, 10, 20].into_iter().enumerate() {
-            timers.want(Timed::Upper(number), &mut queued[number], Some(at(time)));
+            timers.want(Timed::EngineClient(number), &mut queued[number], Some(at(time)));
         }
         assert_eq!((timers.next(), timers.pop(at(9))), (Some(at(10)), None));
         let order: Vec<_> = core::iter::from_fn(|| timers.pop(at(25))).map(|(_, whose)| whose).collect();
-        assert_eq!(order, [Timed::Upper(1), Timed::Upper(2)]);
+        assert_eq!(order, [Timed::EngineClient(1), Timed::EngineClient(2)]);
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
         let mut timers = Timers::default();
         let mut queued = Queued::default();
         for time in [50, 60, 70, 40, 80] {
-            timers.want(Timed::Upper(0), &mut queued, Some(at(time)));
+            timers.want(Timed::EngineClient(0), &mut queued, Some(at(time)));
         }
         assert_eq!(timers.heap.len(), 2);
         let (first, _) = timers.pop(at(100)).unwrap();

@@ -9,13 +9,13 @@ use slotmap::DefaultKey;
 use weft_base::Clock;
 
 use super::ports::{Owner, token};
-use super::{Engine, Member, Upper};
+use super::{Engine, EngineClient, Member};
 use crate::connection::{Connection, Due};
 use crate::lower::{Carrier, Pollable as _};
 use crate::policy::arming::arms_connection;
 use crate::policy::constants::{FEW_POLLED, LONGEST_LOW_WATER};
 
-impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     pub(super) fn poll_connections(&mut self) -> bool {
         let mut progress = false;
         let mut at = 0;

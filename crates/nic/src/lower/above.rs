@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use weft_base::Time;
 use weft_lock::{Mutex, MutexGuard};
-use weft_rdmap::{Arrival, Demand, Placement, Stream, Verdict, Violation};
+use weft_rdmap::{Arrival, OrderConstraint, Placement, Stream, Verdict, Violation};
 
 #[cfg(doc)]
 use super::words::ReceiveError;
 use crate::counters::Counters;
 
 /// What a lower layer needs of the connection above it.
-pub trait Above {
+pub trait StreamSink {
     /// The stream, held until this is dropped: for segments to be sent.
     fn stream(&mut self) -> StreamGuard<'_>;
 
     /// Where the payload of a segment belongs: `head` is its beginning, [`weft_rdmap::HEAD_LENGTH`] bytes of it or all.
-    /// `demand`: what the peer asks of the order of placement, where the lower layer can say such a thing.
-    fn locate(&mut self, arrival: Arrival, demand: Demand, length: u32, head: &[u8]) -> Verdict;
+    /// `constraint`: what the peer asks of the order of placement, where the lower layer can say such a thing.
+    fn locate(&mut self, arrival: Arrival, constraint: OrderConstraint, length: u32, head: &[u8]) -> Verdict;
 
     /// The payload is in place and its check was good.
     ///

@@ -16,16 +16,16 @@ use super::mpa::{self, Mpa};
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, CallOutcome, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, ListensAt,
-    Names, Passed, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, SendFailure, Sent, Setup,
-    StartStep, StreamCell, Undecided, Unmatched,
+    Accepted, CallOutcome, ConnectionIds, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io,
+    ListensAt, Passed, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, SendFailure, Sent, Setup,
+    StartStep, StreamCell, StreamSink, Undecided, Unmatched,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
 
-/// Edge has this long to answer before iWARP is tried beside it.
-const BESIDE_AFTER: Duration = Duration::from_millis(250);
+/// Edge has this long to answer before iWARP is tried fallback it.
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// What both use of an engine for themselves.
 #[derive(Debug, Default)]
@@ -62,23 +62,23 @@ pub enum Choice<N: Network> {
     /// Edge.
     Edge(Edge),
     /// A way is tried that another one may follow.
-    Trying(Box<Trying<N>>),
+    Racing(Box<Racing<N>>),
 }
 
 /// Edge, and iWARP when there is no answer; or shared memory, and iWARP when the peer declines that. Until one stands.
-pub struct Trying<N: Network> {
+pub struct Racing<N: Network> {
     edge: Option<Edge>,
     /// Shared memory, as long as iWARP is not begun; then that.
     mpa: Option<Mpa<N::Port>>,
     /// iWARP, until it is begun.
-    beside: Option<Beside>,
+    fallback: Option<Fallback>,
     remote: SocketAddr,
     /// Why iWARP has failed, which tells more than that Edge has.
     error: Option<ConnectionError>,
 }
 
-/// How iWARP is begun beside another way.
-struct Beside {
+/// How iWARP is begun fallback another way.
+struct Fallback {
     opening: mpa::Opening,
     options: PortOptions,
     /// When. `None`: when the other way turns out to be none.
@@ -118,12 +118,12 @@ macro_rules! each {
         match $self {
             Choice::Mpa($lower) => $act,
             Choice::Edge($lower) => $act,
-            Choice::Trying($trying) => $both,
+            Choice::Racing($trying) => $both,
         }
     };
 }
 
-impl<N: Network> Trying<N> {
+impl<N: Network> Racing<N> {
     /// Drives one of the two. When it has failed it is gone.
     fn drive_one<L: Setup<N, S>, S>(one: &mut Option<L>, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
         let Some(lower) = one else { return Ok(StartStep::Idle) };
@@ -139,8 +139,8 @@ impl<N: Network> Trying<N> {
     fn drive_edge(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Result<StartStep, ConnectionError> {
         let step = Self::drive_one(&mut self.edge, io);
         let Err(failure) = step else { return step };
-        match &mut self.beside {
-            Some(beside) => beside.at = Some(io.now),
+        match &mut self.fallback {
+            Some(fallback) => fallback.at = Some(io.now),
             None if self.mpa.is_some() => {}
             None => return Err(self.error.take().unwrap_or(failure)),
         }
@@ -156,8 +156,8 @@ impl<N: Network> Trying<N> {
             None => Self::drive_one(&mut self.mpa, io),
         };
         let Err(failure) = step else { return step };
-        if let Some(beside) = self.beside.as_mut().filter(|_| is_declined(&failure)) {
-            beside.at = Some(io.now);
+        if let Some(fallback) = self.fallback.as_mut().filter(|_| is_declined(&failure)) {
+            fallback.at = Some(io.now);
             return Ok(StartStep::Progress);
         }
         if self.edge.is_none() {
@@ -185,12 +185,12 @@ impl<N: Network> Choice<N> {
         if mpa.is_refused() {
             return Err(other);
         }
-        let beside = Some(Beside { opening: other, options, at: None });
-        Ok(Self::Trying(Box::new(Trying { edge: None, mpa: Some(mpa), beside, remote, error: None })))
+        let fallback = Some(Fallback { opening: other, options, at: None });
+        Ok(Self::Racing(Box::new(Racing { edge: None, mpa: Some(mpa), fallback, remote, error: None })))
     }
 
     fn drive_both<S: AsMut<Pool> + AsMut<Outbox>>(&mut self, io: &mut Io<'_, S>) -> Result<StartStep, ConnectionError> {
-        let Self::Trying(trying) = self else { return Ok(StartStep::Idle) };
+        let Self::Racing(trying) = self else { return Ok(StartStep::Idle) };
         let step = trying.drive_edge(io)?;
         if let Some(edge) = trying.edge.take_if(|_| matches!(step, StartStep::Ready(_))) {
             if let Some(mpa) = &mut trying.mpa {
@@ -201,7 +201,7 @@ impl<N: Network> Choice<N> {
         }
         let other = trying.drive_mpa(io)?;
         if let Some(mpa) = trying.mpa.take_if(|_| matches!(other, StartStep::Ready(_))) {
-            io.counters.fallbacks += u64::from(trying.beside.is_none());
+            io.counters.fallbacks += u64::from(trying.fallback.is_none());
             *self = Self::Mpa(mpa);
             return Ok(other);
         }
@@ -252,18 +252,18 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Setup<N, S> for Choice<N> {
                 Ok(shared) => shared,
                 Err(opening) => {
                     let edge = Setup::<N, S>::connect(network, remote, options, edge, datagrams, io)?;
-                    let beside = Some(Beside { opening, options, at: Some(io.now + BESIDE_AFTER) });
-                    Self::Trying(Box::new(Trying { edge: Some(edge), mpa: None, beside, remote, error: None }))
+                    let fallback = Some(Fallback { opening, options, at: Some(io.now + ATTEMPT_DELAY) });
+                    Self::Racing(Box::new(Racing { edge: Some(edge), mpa: None, fallback, remote, error: None }))
                 }
             },
         })
     }
 
     fn try_another(&mut self, network: &mut N, now: Time) {
-        let Self::Trying(trying) = self else { return };
+        let Self::Racing(trying) = self else { return };
         let is_heard = trying.edge.as_ref().is_some_and(|edge| !Setup::<N, S>::is_connecting(edge));
-        let is_due = |beside: &mut Beside| !is_heard && beside.at.is_some_and(|at| at <= now);
-        let Some(Beside { opening, options, .. }) = trying.beside.take_if(is_due) else { return };
+        let is_due = |fallback: &mut Fallback| !is_heard && fallback.at.is_some_and(|at| at <= now);
+        let Some(Fallback { opening, options, .. }) = trying.fallback.take_if(is_due) else { return };
         match Mpa::begin(network, trying.remote, options, opening) {
             Ok(mpa) => trying.mpa = Some(mpa),
             Err(error) => trying.error = Some(ConnectionError::Connect { remote: trying.remote, error }),
@@ -283,7 +283,7 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Setup<N, S> for Choice<N> {
         match self {
             Self::Mpa(lower) => Setup::<N, S>::drive_start(lower, io),
             Self::Edge(lower) => Setup::<N, S>::drive_start(lower, io),
-            Self::Trying(_) => self.drive_both(io),
+            Self::Racing(_) => self.drive_both(io),
         }
     }
 
@@ -342,17 +342,17 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Setup<N, S> for Choice<N> {
 
 impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Segments<S> for Choice<N> {
     #[inline]
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
+    fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         each!(self, lower => Segments::<S>::transmit(lower, above, most, io), trying _ => Ok(Sent::default()))
     }
 
     #[inline]
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
+    fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
         each!(self, lower => Segments::<S>::receive(lower, above, io), trying _ => Ok(Got::Nothing))
     }
 
     #[inline]
-    fn pass_packet<A: Above>(
+    fn pass_packet<A: StreamSink>(
         &mut self,
         above: &mut A,
         most: usize,
@@ -363,7 +363,7 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Segments<S> for Choice<N> {
     }
 
     #[inline]
-    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
+    fn pass_request<A: StreamSink>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
         each!(self, lower => Segments::<S>::pass_request(lower, above, request, io), trying _ => false)
     }
 
@@ -432,7 +432,7 @@ impl<N: Network> Pollable<N> for Choice<N> {
                 Readiness { idle: !ready.send, ..ready }
             }
             Self::Edge(lower) => Pollable::<N>::readiness(lower, now),
-            Self::Trying(_) => Readiness::polled(false),
+            Self::Racing(_) => Readiness::polled(false),
         }
     }
 
@@ -446,8 +446,8 @@ impl<N: Network> Pollable<N> for Choice<N> {
         each!(self, lower => Pollable::<N>::next_timeout(lower), trying trying => {
             let edge = trying.edge.as_ref();
             let is_heard = edge.is_some_and(|edge| !Setup::<N, Either>::is_connecting(edge));
-            let beside = trying.beside.as_ref().and_then(|beside| beside.at).filter(|_| !is_heard);
-            [edge.and_then(|edge| Pollable::<N>::next_timeout(edge)), beside].into_iter().flatten().min()
+            let fallback = trying.fallback.as_ref().and_then(|fallback| fallback.at).filter(|_| !is_heard);
+            [edge.and_then(|edge| Pollable::<N>::next_timeout(edge)), fallback].into_iter().flatten().min()
         })
     }
 
@@ -456,7 +456,7 @@ impl<N: Network> Pollable<N> for Choice<N> {
         match self {
             Self::Mpa(_) => false,
             Self::Edge(lower) => Pollable::<N>::may_time_out_before(lower, at),
-            Self::Trying(_) => true,
+            Self::Racing(_) => true,
         }
     }
 
@@ -543,11 +543,11 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
         <Edge as Datagrams<S>>::on_unmatched(acceptor, unmatched, io, answer).map(Self::Edge)
     }
 
-    fn names(&self) -> Option<(DatagramKey, Names)> {
+    fn names(&self) -> Option<(DatagramKey, ConnectionIds)> {
         match self {
             Self::Mpa(_) => None,
             Self::Edge(edge) => Datagrams::<S>::names(edge),
-            Self::Trying(trying) => trying.edge.as_ref().and_then(|edge| Datagrams::<S>::names(edge)),
+            Self::Racing(trying) => trying.edge.as_ref().and_then(|edge| Datagrams::<S>::names(edge)),
         }
     }
 
@@ -561,7 +561,7 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
         match self {
             Self::Mpa(_) => {}
             Self::Edge(edge) => Datagrams::<S>::take_hint(edge, hint, now),
-            Self::Trying(trying) => {
+            Self::Racing(trying) => {
                 if let Some(edge) = &mut trying.edge {
                     Datagrams::<S>::take_hint(edge, hint, now);
                 }

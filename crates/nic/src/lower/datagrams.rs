@@ -98,16 +98,16 @@ pub trait ServedPorts {
     /// Whether any port is served by another engine of the NIC.
     fn any_served(&self) -> bool;
 
-    /// Has the engine that serves the port send what `fill` puts into the transmit batch, which is a [`Leaving::TxBatch`] of the
-    /// connection's lower layer. False where that is this engine, or the other one takes nothing now: then `fill` was
-    /// not called.
+    /// Has the engine that serves the port send what `fill` puts into the transmit batch, which is a
+    /// [`Leaving::TxBatch`] of the connection's lower layer. False where that is this engine, or the other one takes
+    /// nothing now: then `fill` was not called.
     fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut dyn Any)) -> bool;
 
     /// The number of the transmit batch that is posted next at this port. `None`: all others have left.
     fn posted(&self, port: DatagramKey) -> Option<u64>;
 
-    /// Whether all transmit batches before this one have left, in so far as nothing reads their memory any more. If not, the
-    /// connection with this name is driven when they have.
+    /// Whether all transmit batches before this one have left, in so far as nothing reads their memory any more. If
+    /// not, the connection with this name is driven when they have.
     fn have_left(&mut self, port: DatagramKey, mark: u64, name: u64) -> bool;
 
     /// Throws away the transmit batches of the connection with this name that wait at the port.
@@ -144,8 +144,8 @@ pub trait Leaving: Default + Send {
     /// Whether nothing waits.
     fn is_empty(&self) -> bool;
 
-    /// Copies a transmit batch's payload: from here on its memory is not read. A datagram whose memory is gone is as one that
-    /// was lost: that memory goes only when no connection wants the datagram any more.
+    /// Copies a transmit batch's payload: from here on its memory is not read. A datagram whose memory is gone is as
+    /// one that was lost: that memory goes only when no connection wants the datagram any more.
     fn load(&mut self, tx_batch: &Self::TxBatch, registry: &Registry);
 
     /// Sends until all has left or the port has no room, and tells of which connection a datagram could not leave.
@@ -292,7 +292,7 @@ impl Destination {
 
 /// The names by which datagrams find a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct ConnectionIds {
     /// What this end calls it.
     pub own: u64,
     /// Where the peer is and what it calls it, once that is known.

@@ -3,7 +3,7 @@
 //! The seam is the DDP segment. A lower layer takes segments from the stream within a budget, delivers what has arrived
 //! as position, header and payload, is told where the payload goes, places it, and says when it is there. It owns its
 //! ports, its framing, its timers and its integrity check; the stream above knows none of them. What it needs of the
-//! connection it has through [`Above`].
+//! connection it has through [`StreamSink`].
 //!
 //! A layer that does more than a byte stream does keeps to these:
 //! - each [`weft_rdmap::Arrival`] starts where the one before ends, and is as long as its segment's payload, one more
@@ -32,10 +32,10 @@ mod seam;
 mod stack;
 mod words;
 
-pub use self::above::{Above, StreamCell, StreamGuard};
+pub use self::above::{StreamCell, StreamGuard, StreamSink};
 pub(crate) use self::datagrams::InboxEntry;
 pub use self::datagrams::{
-    Datagram, DatagramKey, DatagramPorts, DatagramRun, Destination, Inbox, Leaving, Names, RailPort, RailPorts,
+    ConnectionIds, Datagram, DatagramKey, DatagramPorts, DatagramRun, Destination, Inbox, Leaving, RailPort, RailPorts,
     SendFailure, ServedPorts, TxBatch, Unmatched,
 };
 pub use self::io::{Io, Scratch};

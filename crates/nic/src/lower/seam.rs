@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use weft_base::{Hint, Interest, Network, PortError, PortOptions, Time, Token};
 use weft_rdmap::{SendRequest, Stream};
 
-use super::above::{Above, StreamCell};
-use super::datagrams::{DatagramKey, DatagramPorts, Destination, Leaving, Names, SendFailure, Unmatched};
+use super::above::{StreamCell, StreamSink};
+use super::datagrams::{ConnectionIds, DatagramKey, DatagramPorts, Destination, Leaving, SendFailure, Unmatched};
 use super::io::Io;
 #[cfg(doc)]
 use super::words::MOST_PASSED;
@@ -110,17 +110,17 @@ pub trait Segments<S> {
     ///
     /// # Errors
     /// It can't go on.
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError>;
+    fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError>;
 
     /// Receives once, and handles every segment that is whole then.
     ///
     /// # Errors
     /// It can't go on.
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError>;
+    fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError>;
 
     /// Has a packet of at most `most` bytes written straight to where it is sent from. `write` says how long it has
     /// become, or that there is none; it is asked only where a packet can go.
-    fn pass_packet<A: Above>(
+    fn pass_packet<A: StreamSink>(
         &mut self,
         _above: &mut A,
         _most: usize,
@@ -134,7 +134,7 @@ pub trait Segments<S> {
     /// segment. Returns whether that was done: it is complete then, or the stream has it among those under way
     /// ([`Segments::owes_completion`]). Only where nothing that was taken from the stream waits to be sent
     /// ([`Pollable::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
-    fn pass_request<A: Above>(&mut self, _above: &mut A, _request: &SendRequest, _io: &mut Io<'_, S>) -> bool {
+    fn pass_request<A: StreamSink>(&mut self, _above: &mut A, _request: &SendRequest, _io: &mut Io<'_, S>) -> bool {
         false
     }
 
@@ -299,7 +299,7 @@ pub trait Datagrams<S>: Sized {
     }
 
     /// By what datagrams find it, and the port that it uses; `None` where it has ports of its own.
-    fn names(&self) -> Option<(DatagramKey, Names)> {
+    fn names(&self) -> Option<(DatagramKey, ConnectionIds)> {
         None
     }
 

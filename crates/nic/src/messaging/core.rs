@@ -24,7 +24,7 @@ use super::request::{
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
 use super::waiting::{PendingTakeover, Unconfirmed};
 use super::{EndpointAttributes, EndpointSettings};
-use crate::engine::Upper;
+use crate::engine::EngineClient;
 use crate::engine::listening::Waiting;
 use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
@@ -619,7 +619,7 @@ impl Core {
     }
 }
 
-impl Upper for Core {
+impl EngineClient for Core {
     /// Does what there is to do. Returns whether there was anything.
     #[inline]
     fn has_work(&self, now: Time) -> bool {

@@ -12,7 +12,7 @@ use weft_lock::{Mutex, Rank};
 
 use super::handover::{EngineGuard, EngineSlot, Event, Flag, Handover};
 use super::worker::Worker;
-use crate::engine::Upper;
+use crate::engine::EngineClient;
 use crate::lower::Carrier;
 use crate::policy::Pressure;
 
@@ -39,7 +39,7 @@ impl Summons {
     }
 }
 
-impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
     /// The life of a worker's thread that only calls.
     pub(super) fn serve_by_calling(&self) {
         self.handover.call(self, &*self.watch, || self.common.summons.call());

@@ -12,7 +12,7 @@ use weft_rdmap::SendRequest;
 
 use crate::counters::Board;
 use crate::engine::doorbell::Doorbell;
-use crate::engine::{Engine, Upper};
+use crate::engine::{Engine, EngineClient};
 use crate::error::PostError;
 use crate::ids::Runner;
 use crate::lower::Carrier;
@@ -108,7 +108,7 @@ pub(crate) struct Worker<N: Carrier, C: Clock, U> {
     pub(crate) common: Arc<Common<C>>,
 }
 
-impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
     pub(crate) fn new(
         index: usize,
         engine: Engine<N, C, U>,
@@ -332,7 +332,7 @@ pub(crate) enum Ran {
     Tired,
 }
 
-impl<N: Carrier, C: Clock, U: Upper> EngineSlot for Worker<N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> EngineSlot for Worker<N, C, U> {
     type Guard<'a>
         = WorkerGuard<'a, N, C, U>
     where
@@ -369,13 +369,13 @@ impl<N: Carrier, C: Clock, U: Upper> EngineSlot for Worker<N, C, U> {
 }
 
 /// The engine, held by its thread.
-pub(crate) struct WorkerGuard<'a, N: Carrier, C: Clock, U: Upper> {
+pub(crate) struct WorkerGuard<'a, N: Carrier, C: Clock, U: EngineClient> {
     held: Held<'a, N, C, U>,
     worker: &'a Worker<N, C, U>,
     spin_policy: SpinPolicy<'a>,
 }
 
-impl<N: Carrier, C: Clock, U: Upper> EngineGuard for WorkerGuard<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> EngineGuard for WorkerGuard<'_, N, C, U> {
     fn turn(&mut self) -> bool {
         let progress = self.held.turn();
         matches!(self.spin_policy.after_turn(progress, self.held.now()), Next::Poll)
@@ -420,7 +420,7 @@ impl<N: Carrier, C: Clock, U: Upper> EngineGuard for WorkerGuard<'_, N, C, U> {
 }
 
 /// The engine, held by this thread. Letting go wakes the threads that wait for it.
-pub(crate) struct Held<'a, N: Carrier, C: Clock, U: Upper> {
+pub(crate) struct Held<'a, N: Carrier, C: Clock, U: EngineClient> {
     guard: Option<MutexGuard<'a, Engine<N, C, U>>>,
     worker: &'a Worker<N, C, U>,
     runner: Runner,
@@ -433,7 +433,7 @@ pub(crate) struct Held<'a, N: Carrier, C: Clock, U: Upper> {
 /// One visit in this many is measured, and counts for all of them.
 const MEASURED_VISITS: u32 = 64;
 
-impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
+impl<'a, N: Carrier, C: Clock, U: EngineClient> Held<'a, N, C, U> {
     fn new(mut guard: MutexGuard<'a, Engine<N, C, U>>, worker: &'a Worker<N, C, U>, runner: Runner) -> Self {
         let measured = match runner {
             Runner::Visitor => guard.count_visit().is_multiple_of(MEASURED_VISITS),
@@ -488,7 +488,7 @@ impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
     }
 }
 
-impl<N: Carrier, C: Clock, U: Upper> Deref for Held<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Deref for Held<'_, N, C, U> {
     type Target = Engine<N, C, U>;
 
     fn deref(&self) -> &Engine<N, C, U> {
@@ -496,13 +496,13 @@ impl<N: Carrier, C: Clock, U: Upper> Deref for Held<'_, N, C, U> {
     }
 }
 
-impl<N: Carrier, C: Clock, U: Upper> DerefMut for Held<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> DerefMut for Held<'_, N, C, U> {
     fn deref_mut(&mut self) -> &mut Engine<N, C, U> {
         self.guard.as_mut().expect("held until it is dropped")
     }
 }
 
-impl<N: Carrier, C: Clock, U: Upper> Drop for Held<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: EngineClient> Drop for Held<'_, N, C, U> {
     fn drop(&mut self) {
         self.settle();
         let worker = self.worker;

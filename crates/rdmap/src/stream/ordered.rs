@@ -8,7 +8,8 @@
 //! 3. What would touch the bytes of another that waits before it, or is being placed, is put off. So whatever is
 //!    applied when its turn comes meets no newer bytes but those of the record.
 //!
-//! A Write whose sender has asked for no order ([`Demand::unordered`](crate::Demand)) has no part in any of them.
+//! A Write whose sender has asked for no order ([`OrderConstraint::unordered`](crate::OrderConstraint)) has no part in
+//! any of them.
 
 use weft_base::{Gather, NoDigest, Slice};
 use weft_memory::{AtomicOperation, MemoryError};

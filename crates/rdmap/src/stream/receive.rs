@@ -13,7 +13,7 @@ use super::Stream;
 use super::placing::{Cut, agree, is_immediate};
 use crate::order::Turn;
 use crate::request::ReceiveSource;
-use crate::segment::{Arrival, Demand, Effect, Later, Part, Placement, Received, ResponsePart, Verdict};
+use crate::segment::{Arrival, Effect, Later, OrderConstraint, Part, Placement, Received, ResponsePart, Verdict};
 use crate::untagged::Missing;
 use crate::violation::{Context, Violation};
 
@@ -43,14 +43,14 @@ impl Stream {
         head: &[u8],
         receives: &mut dyn ReceiveSource,
     ) -> Verdict {
-        self.handle_demanding(arrival, Demand::default(), length, head, receives)
+        self.handle_demanding(arrival, OrderConstraint::default(), length, head, receives)
     }
 
     /// As [`Stream::handle_segment`], where the sender asks something of the order of placement.
     pub fn handle_demanding(
         &mut self,
         arrival: Arrival,
-        demand: Demand,
+        constraint: OrderConstraint,
         length: u32,
         head: &[u8],
         receives: &mut dyn ReceiveSource,
@@ -58,14 +58,14 @@ impl Stream {
         if !self.state.receives() {
             return Verdict::Fatal(Violation::NotReceiving(self.state));
         }
-        let is_too_early = demand.after > self.order.next();
+        let is_too_early = constraint.after > self.order.next();
         match self.order.turn(arrival) {
-            Turn::Now => self.find_place(arrival, None, demand, (length, head), receives),
+            Turn::Now => self.find_place(arrival, None, constraint, (length, head), receives),
             Turn::Duplicate => Verdict::Drop,
             _ if is_too_early => Verdict::Later(Later::Early),
-            Turn::Early => self.find_place(arrival, Some(Early), demand, (length, head), receives),
+            Turn::Early => self.find_place(arrival, Some(Early), constraint, (length, head), receives),
             Turn::Full => Verdict::Later(Later::Early),
-            Turn::Partial(run) => self.handle_part((arrival, run), demand, (length, head), receives),
+            Turn::Partial(run) => self.handle_part((arrival, run), constraint, (length, head), receives),
         }
     }
 
@@ -73,7 +73,7 @@ impl Stream {
     fn handle_part(
         &mut self,
         (whole, run): (Arrival, Arrival),
-        demand: Demand,
+        constraint: OrderConstraint,
         (length, head): (u32, &[u8]),
         receives: &mut dyn ReceiveSource,
     ) -> Verdict {
@@ -98,7 +98,7 @@ impl Stream {
             let contradiction = Violation::Contradiction { start: whole.start, end: whole.end };
             return self.refuse(contradiction, &context);
         }
-        match self.find_place(run, early, demand, (cut.length, &cut.head[..cut.known]), receives) {
+        match self.find_place(run, early, constraint, (cut.length, &cut.head[..cut.known]), receives) {
             Verdict::Place(placement) => {
                 let header_length = placement.header_length + cut.skip;
                 let is_partial = placement.is_partial || run.end < whole.end;
@@ -121,7 +121,7 @@ impl Stream {
         &mut self,
         arrival: Arrival,
         early: Option<Early>,
-        demand: Demand,
+        constraint: OrderConstraint,
         (length, head): (u32, &[u8]),
         receives: &mut dyn ReceiveSource,
     ) -> Verdict {
@@ -133,7 +133,7 @@ impl Stream {
             Ok(located) => located,
             Err(missing) => return self.unplaced(missing, (arrival, early), &context),
         };
-        let unordered = demand.unordered && matches!(effect, Effect::Write { .. });
+        let unordered = constraint.unordered && matches!(effect, Effect::Write { .. });
         let (header_length, received) = (length - sink.length(), Received { context, effect, unordered });
         if self.config.ordered_writes {
             let placement = Placement { header_length, sink, is_partial: false, serial: 0, arrival, received };

@@ -5,7 +5,7 @@ use crate::pair::{Area, DOMAIN, Flying, Refused, Rights, Side, config, memory};
 use proptest::prelude::*;
 use weft_base::{MessageNumber, Random};
 use weft_memory::AtomicOperation;
-use weft_rdmap::{Arrival, Demand, Later, LowerTraits, Placement, Role, State, StreamConfig};
+use weft_rdmap::{Arrival, Later, LowerTraits, OrderConstraint, Placement, Role, State, StreamConfig};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{AtomicCode, AtomicRequest, Control, Opcode, queue};
 
@@ -452,8 +452,9 @@ fn what_is_to_come_behind_others_is_put_off_until_they_are_placed() {
     let write = |at, length, byte| Deed::Write { at, bytes: vec![byte; length] };
     let mut world = world(vec![write(0, 50, 1), write(60, 50, 2), write(110, 50, 3)], ONE);
     let [first, second, third] = [0, 1, 2].map(|index| whole(&world, index));
-    let behind = |flying: &Flying| Demand { after: flying.arrival.start, ..Demand::default() };
-    let refused = |world: &mut World, flying: &Flying, demand| world.side.locate_demanding(flying, demand).unwrap_err();
+    let behind = |flying: &Flying| OrderConstraint { after: flying.arrival.start, ..OrderConstraint::default() };
+    let refused =
+        |world: &mut World, flying: &Flying, constraint| world.side.locate_demanding(flying, constraint).unwrap_err();
     assert_eq!(refused(&mut world, &second, behind(&second)), Refused::Later(Later::Early));
     assert!(world.take(&third), "that one waits for nothing");
     let part = world.messages[1].part(&world.window, 20, 50);
@@ -473,7 +474,7 @@ fn an_unordered_write_is_placed_as_it_comes() {
     let write = |at, length, byte| Deed::Write { at, bytes: vec![byte; length] };
     let mut world = world(vec![write(0, 50, 1), write(60, 8, 2), write(10, 20, 3), write(100, 8, 4)], ONE);
     let [first, word, again, flag] = [0, 1, 2, 3].map(|index| whole(&world, index));
-    let unordered = Demand { unordered: true, after: 0 };
+    let unordered = OrderConstraint { unordered: true, after: 0 };
     assert!(world.take(&flag));
     for flying in [&word, &again] {
         let placement = world.side.locate_demanding(flying, unordered).unwrap();

@@ -4,9 +4,9 @@
 use weft_base::{DomainId, Gather, NoDigest, Slice, Stag};
 use weft_memory::{LocalRight, Registry};
 use weft_rdmap::{
-    Action, Arrival, Closed, Completion, Demand, HEAD_LENGTH, Later, LowerTraits, Operation, Payload, Placement,
-    PostError, ReceiveQueue, ReceiveRequest, RemoteTarget, RequestFlags, Role, SegmentPayload, SendRequest, Status,
-    Stream, StreamConfig, Verdict, Violation,
+    Action, Arrival, Closed, Completion, HEAD_LENGTH, Later, LowerTraits, Operation, OrderConstraint, Payload,
+    Placement, PostError, ReceiveQueue, ReceiveRequest, RemoteTarget, RequestFlags, Role, SegmentPayload, SendRequest,
+    Status, Stream, StreamConfig, Verdict, Violation,
 };
 use weft_wire::terminate::TerminateCode;
 
@@ -162,13 +162,17 @@ impl Side {
     }
 
     pub(crate) fn locate(&mut self, flying: &Flying) -> Result<Placement, Refused> {
-        self.locate_demanding(flying, Demand::default())
+        self.locate_demanding(flying, OrderConstraint::default())
     }
 
-    pub(crate) fn locate_demanding(&mut self, flying: &Flying, demand: Demand) -> Result<Placement, Refused> {
+    pub(crate) fn locate_demanding(
+        &mut self,
+        flying: &Flying,
+        constraint: OrderConstraint,
+    ) -> Result<Placement, Refused> {
         let head = &flying.bytes[..flying.bytes.len().min(HEAD_LENGTH)];
         let (arrival, length) = (flying.arrival, flying.bytes.len() as u32);
-        match self.stream.handle_demanding(arrival, demand, length, head, &mut self.receives) {
+        match self.stream.handle_demanding(arrival, constraint, length, head, &mut self.receives) {
             Verdict::Place(placement) => Ok(placement),
             Verdict::Drop => Err(Refused::Drop),
             Verdict::Later(why) => Err(Refused::Later(why)),

@@ -30,8 +30,8 @@ use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, Random, Time, Token};
 use weft_nic::lower::{
-    Above, Accepted, DatagramKey, Datagrams, Drained, Got, Io, Pollable, Readiness, ReceiveError, Segments, SendError,
-    Sent, Setup, Stack, StartStep, StreamCell, Undecided,
+    Accepted, DatagramKey, Datagrams, Drained, Got, Io, Pollable, Readiness, ReceiveError, Segments, SendError, Sent,
+    Setup, Stack, StartStep, StreamCell, StreamSink, Undecided,
 };
 use weft_nic::offer::Role;
 use weft_nic::{
@@ -235,7 +235,7 @@ impl Shuffled {
     }
 
     /// The same, and tells the stream what has left for good.
-    fn take_for<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<bool, PortError> {
+    fn take_for<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<bool, PortError> {
         let taken = self.take(io)?;
         if taken.acknowledged > 0 {
             above.stream().handle_sent(taken.acknowledged);
@@ -349,7 +349,7 @@ impl Setup<SimulatedNetwork<Shuffle>, ()> for Shuffled {
 }
 
 impl Segments<()> for Shuffled {
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, ()>) -> Result<Sent, SendError> {
+    fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, ()>) -> Result<Sent, SendError> {
         let mut progress = self.take_for(above, io)?;
         if self.wire.is_over && self.receiver.discards && !self.sender.is_empty() {
             // Nobody is left to acknowledge it.
@@ -365,7 +365,7 @@ impl Segments<()> for Shuffled {
         }
     }
 
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<Got, ReceiveError> {
+    fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<Got, ReceiveError> {
         let any = self.take_for(above, io).map_err(ReceiveError::Port)?;
         let handed = self.receiver.deliver(above, io)?;
         let sent = self.flush(usize::MAX, io).map_err(ReceiveError::Port)?;

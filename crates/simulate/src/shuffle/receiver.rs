@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use weft_base::{NoDigest, Random, Time};
 use weft_memory::MemoryError;
-use weft_nic::lower::{Above, Io, ReceiveError};
-use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict, Violation};
+use weft_nic::lower::{Io, ReceiveError, StreamSink};
+use weft_rdmap::{Arrival, HEAD_LENGTH, OrderConstraint, Placement, Verdict, Violation};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::queue;
 
@@ -141,7 +141,11 @@ impl Receiver {
     }
 
     /// Hands up what is due, in an order of chance.
-    pub(super) fn deliver<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<Handed, ReceiveError> {
+    pub(super) fn deliver<A: StreamSink>(
+        &mut self,
+        above: &mut A,
+        io: &mut Io<'_, ()>,
+    ) -> Result<Handed, ReceiveError> {
         let mut handed = Handed::default();
         loop {
             let due: Vec<usize> = (0..self.held.len()).filter(|at| self.held[*at].due <= io.now).collect();
@@ -172,7 +176,12 @@ impl Receiver {
         self.held.push(Held { due, tries: held.tries + 1, ..held });
     }
 
-    fn hand_up<A: Above>(&mut self, held: &Held, above: &mut A, io: &mut Io<'_, ()>) -> Result<Fate, ReceiveError> {
+    fn hand_up<A: StreamSink>(
+        &mut self,
+        held: &Held,
+        above: &mut A,
+        io: &mut Io<'_, ()>,
+    ) -> Result<Fate, ReceiveError> {
         let length = span(&held.ulpdu).unwrap_or(1);
         let start = match self.disorder.fault {
             ShuffleFault::ArrivalOrder => self.next,
@@ -186,7 +195,7 @@ impl Receiver {
             return Ok(Fate::Placed);
         }
         let head = &held.ulpdu[..held.ulpdu.len().min(HEAD_LENGTH)];
-        let placement = match above.locate(arrival, Demand::default(), held.ulpdu.len() as u32, head) {
+        let placement = match above.locate(arrival, OrderConstraint::default(), held.ulpdu.len() as u32, head) {
             Verdict::Place(placement) => placement,
             Verdict::Drop => {
                 self.note_placed(arrival.start, arrival.end);

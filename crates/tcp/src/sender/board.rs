@@ -41,7 +41,7 @@ impl Sent {
 
 /// Segments in the order of the stream, without gaps between them.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct Scoreboard {
     list: VecDeque<Sent>,
     limit: usize,
     flying: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Board {
     sacked: usize,
 }
 
-impl Board {
+impl Scoreboard {
     /// For at most `limit` segments; memory is taken as they come.
     pub(crate) fn new(limit: usize) -> Self {
         Self { list: VecDeque::new(), limit, flying: 0, lost: 0, sacked: 0 }
@@ -245,13 +245,13 @@ impl Board {
 mod tests {
     use super::*;
 
-    fn board() -> Board {
-        let mut board = Board::new(8);
+    fn board() -> Scoreboard {
+        let mut board = Scoreboard::new(8);
         (0..5).for_each(|index| board.push(index * 10..index * 10 + 10, Time::from_nanos(index)));
         board
     }
 
-    fn counts(board: &Board) -> (u64, usize, usize) {
+    fn counts(board: &Scoreboard) -> (u64, usize, usize) {
         let of = |fate| board.iter().filter(move |sent| sent.fate == fate);
         assert_eq!(board.flying, of(Fate::Flying).map(Sent::length).sum::<u64>());
         assert_eq!((board.sacked, board.lost), (of(Fate::Sacked).count(), of(Fate::Lost).count()));
@@ -288,7 +288,7 @@ mod tests {
         let mut board = board();
         board.join(&(0..20), 1);
         board.join(&(30..50), 2);
-        let lost = |board: &Board| {
+        let lost = |board: &Scoreboard| {
             let mut lost = Vec::new();
             board.lost_trains(|train| lost.push(train));
             lost

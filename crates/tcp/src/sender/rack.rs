@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use weft_base::Time;
 
-use super::board::{Board, Fate, Sent};
+use super::board::{Fate, Scoreboard, Sent};
 
 /// Without disorder so far, so many segments beyond a gap are as good as a timer (RFC 8985 section 6.2 step 4).
 const DUPLICATES: usize = 3;
@@ -105,7 +105,7 @@ impl Rack {
 
     /// Believes those lost that were sent long enough before one that arrived (step 5). When to look again for
     /// others; whether there were any.
-    pub(crate) fn detect(&self, board: &mut Board, paths: Paths, now: Time) -> (Option<Time>, bool) {
+    pub(crate) fn detect(&self, board: &mut Scoreboard, paths: Paths, now: Time) -> (Option<Time>, bool) {
         let patience = self.round_trip + self.window(paths, board.sacked());
         let mut again = None;
         // What stands behind it and was sent once was sent after it, unless it was a retransmission itself.
@@ -128,7 +128,7 @@ impl Rack {
 
     /// Those that are lost when nothing has come for a retransmission time-out (section 6.3): the first, and those
     /// sent long ago.
-    pub(crate) fn mark_timed_out(&self, board: &mut Board, paths: Paths, now: Time) {
+    pub(crate) fn mark_timed_out(&self, board: &mut Scoreboard, paths: Paths, now: Time) {
         let patience = self.round_trip + self.window(paths, board.sacked());
         let first = board.iter().position(|sent| sent.fate != Fate::Sacked);
         board.mark_lost(|index, sent| Some(index) == first || sent.at + patience <= now);
@@ -155,17 +155,17 @@ mod tests {
     }
 
     /// Five segments, a millisecond apart.
-    fn board() -> Board {
-        let mut board = Board::new(16);
+    fn board() -> Scoreboard {
+        let mut board = Scoreboard::new(16);
         (0..5).for_each(|index| board.push(index * 10..index * 10 + 10, at(index)));
         board
     }
 
-    fn arrive(rack: &mut Rack, board: &mut Board, start: u64, now: Time) {
+    fn arrive(rack: &mut Rack, board: &mut Scoreboard, start: u64, now: Time) {
         board.sack(&(start..start + 10), |sent| rack.handle_arrival(sent, 8 * MS, false, now));
     }
 
-    fn lost(board: &Board) -> Vec<u64> {
+    fn lost(board: &Scoreboard) -> Vec<u64> {
         board.iter().filter(|sent| sent.fate == Fate::Lost).map(|sent| sent.start).collect()
     }
 

@@ -31,14 +31,14 @@ pub enum GroupError {
         /// Why it was not.
         error: io::Error,
     },
-    /// The meeting place has not answered.
+    /// The bootstrap server has not answered.
     NoAnswer {
         /// Where it should be.
         address: SocketAddr,
         /// How long it was waited for.
         waited_for: Duration,
     },
-    /// What the meeting place says: who has not come, is lost, or does not belong here.
+    /// What the bootstrap server says: who has not come, is lost, or does not belong here.
     Told(String),
     /// More than a rank may give.
     TooLong {
@@ -47,7 +47,7 @@ pub enum GroupError {
         /// Bytes that are possible.
         most: usize,
     },
-    /// The meeting place or the launcher has said what is not in its protocol.
+    /// The bootstrap server or the launcher has said what is not in its protocol.
     Protocol(String),
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for GroupError {
             Self::Io { what, address: None, error } => write!(f, "cannot {what}: {error}"),
             Self::NoAnswer { address, waited_for } => write!(
                 f,
-                "the meeting place at {address} has not answered within {waited_for:?}: is rank 0 running, and is \
+                "the bootstrap server at {address} has not answered within {waited_for:?}: is rank 0 running, and is \
                  that its address?"
             ),
             Self::Told(text) => f.write_str(text),

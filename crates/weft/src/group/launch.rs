@@ -4,10 +4,10 @@ use std::env;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Command;
 
-use super::meeting::{Client, Hub, Token};
-use super::{Group, GroupError, Way, check, number, text};
+use super::bootstrap::{Client, Server, Token};
+use super::{Group, GroupError, Means, check, number, text};
 
-/// The meeting place for ranks that this program starts on this host: processes ([`Launch::command`]) or threads
+/// The bootstrap server for ranks that this program starts on this host: processes ([`Launch::command`]) or threads
 /// ([`Launch::join`]). It stays until all ranks have left, also when this is dropped.
 #[derive(Debug)]
 pub struct Launch {
@@ -17,17 +17,17 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A meeting place for so many ranks, on the loopback address. Only those that were told its token are let in.
+    /// A bootstrap server for so many ranks, on the loopback address. Only those that were told its token are let in.
     ///
     /// # Errors
     /// No loopback address, no randomness, or too many ranks.
     pub fn new(size: usize) -> Result<Self, GroupError> {
         check(0, size)?;
-        let failed = |error| GroupError::Io { what: "make a meeting place on the loopback", address: None, error };
+        let failed = |error| GroupError::Io { what: "make a bootstrap server on the loopback", address: None, error };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let token = Token::random()?;
-        Hub::start(listener, size, token, Group::LIMIT).map_err(failed)?;
+        Server::start(listener, size, token, Group::LIMIT).map_err(failed)?;
         Ok(Self { address, size, token })
     }
 
@@ -43,7 +43,7 @@ impl Launch {
     /// The group of a rank that is a thread of this process.
     ///
     /// # Errors
-    /// No such rank, or the meeting place is gone.
+    /// No such rank, or the bootstrap server is gone.
     pub fn join(&self, rank: usize) -> Result<Group, GroupError> {
         join(rank, self.size, self.address, self.token)
     }
@@ -62,5 +62,5 @@ pub(super) fn from_environment() -> Result<Group, GroupError> {
 fn join(rank: usize, size: usize, address: SocketAddr, token: Token) -> Result<Group, GroupError> {
     check(rank, size)?;
     let client = Client::connect(address, rank, size, token, Group::LIMIT)?;
-    Ok(Group { rank, size, way: Way::Meeting(client) })
+    Ok(Group { rank, size, means: Means::Bootstrap(client) })
 }

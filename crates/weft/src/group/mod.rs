@@ -10,7 +10,7 @@
 //! | those of another library, which exchanges bytes for them | [`Group::over`] |
 //! | this process alone | [`Group::alone`] |
 //!
-//! But for PMI-1, bytes go over TCP by a meeting place: a thread of rank 0, or of whoever has started the ranks.
+//! But for PMI-1, bytes go over TCP by a bootstrap server: a thread of rank 0, or of whoever has started the ranks.
 //! It is for set-up: a few exchanges of some kilobytes.
 //!
 //! # Example
@@ -32,9 +32,9 @@
 //! # }
 //! ```
 
+mod bootstrap;
 mod error;
 mod launch;
-mod meeting;
 mod pmi;
 
 use core::fmt;
@@ -42,26 +42,26 @@ use core::time::Duration;
 use std::env;
 use std::net::{SocketAddr, TcpListener};
 
+use bootstrap::{Client, Server, Token};
 pub use error::GroupError;
 pub use launch::Launch;
-use meeting::{Client, Hub, Token};
 use pmi::Pmi;
 
 /// The ranks of a job, as one of them sees it.
 pub struct Group {
     rank: usize,
     size: usize,
-    way: Way,
+    means: Means,
 }
 
 /// What gives bytes to all ranks, and returns those of each.
 type Exchange = dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, GroupError> + Send;
 
 /// How bytes are exchanged.
-enum Way {
+enum Means {
     Alone,
     Other(Box<Exchange>),
-    Meeting(Client),
+    Bootstrap(Client),
     Pmi(Pmi),
 }
 
@@ -78,7 +78,7 @@ impl Group {
     /// This process, or thread, is the only one.
     #[must_use]
     pub fn alone() -> Self {
-        Self { rank: 0, size: 1, way: Way::Alone }
+        Self { rank: 0, size: 1, means: Means::Alone }
     }
 
     /// The ranks of something that can exchange bytes among them already, such as an MPI library: `exchange` does for
@@ -92,7 +92,7 @@ impl Group {
         exchange: impl FnMut(&[u8]) -> Result<Vec<Vec<u8>>, GroupError> + Send + 'static,
     ) -> Result<Self, GroupError> {
         check(rank, size)?;
-        Ok(Self { rank, size, way: Way::Other(Box::new(exchange)) })
+        Ok(Self { rank, size, means: Means::Other(Box::new(exchange)) })
     }
 
     /// Groups for so many threads of this process, each for one of them.
@@ -105,7 +105,7 @@ impl Group {
     }
 
     /// Joins the ranks that meet at the address of rank 0, which must be the same at all of them, as must be `size`.
-    /// Rank 0 makes the meeting place there. It waits up to `limit` for the others, and they for it.
+    /// Rank 0 makes the bootstrap server there. It waits up to `limit` for the others, and they for it.
     ///
     /// Whoever reaches that address may take the place of a rank: use it in networks that you trust.
     ///
@@ -114,11 +114,11 @@ impl Group {
     pub fn join(rank: usize, size: usize, meeting: SocketAddr, limit: Duration) -> Result<Self, GroupError> {
         check(rank, size)?;
         if rank == 0 {
-            let at = |error| GroupError::Io { what: "make the meeting place", address: Some(meeting), error };
-            Hub::start(TcpListener::bind(meeting).map_err(at)?, size, Token::NONE, limit).map_err(at)?;
+            let at = |error| GroupError::Io { what: "make the bootstrap server", address: Some(meeting), error };
+            Server::start(TcpListener::bind(meeting).map_err(at)?, size, Token::NONE, limit).map_err(at)?;
         }
         let client = Client::connect(meeting, rank, size, Token::NONE, limit)?;
-        Ok(Self { rank, size, way: Way::Meeting(client) })
+        Ok(Self { rank, size, means: Means::Bootstrap(client) })
     }
 
     /// The group that whoever started this process has put it in: a [`Launch`] (`WEFT_RANK`, `WEFT_SIZE`,
@@ -138,7 +138,7 @@ impl Group {
         let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
         check(rank, size)?;
         let pmi = Pmi::open(number("PMI_FD")?, rank, size)?;
-        Ok(Some(Self { rank, size, way: Way::Pmi(pmi) }))
+        Ok(Some(Self { rank, size, means: Means::Pmi(pmi) }))
     }
 
     /// Which rank this is, from 0.
@@ -162,11 +162,11 @@ impl Group {
         if bytes.len() > Self::MOST_BYTES {
             return Err(GroupError::TooLong { length: bytes.len(), most: Self::MOST_BYTES });
         }
-        match &mut self.way {
-            Way::Alone => Ok(vec![bytes.to_vec()]),
-            Way::Other(exchange) => exchange(bytes).and_then(|all| whole(all, self.size)),
-            Way::Meeting(client) => client.all_gather(bytes, self.size),
-            Way::Pmi(pmi) => pmi.all_gather(bytes),
+        match &mut self.means {
+            Means::Alone => Ok(vec![bytes.to_vec()]),
+            Means::Other(exchange) => exchange(bytes).and_then(|all| whole(all, self.size)),
+            Means::Bootstrap(client) => client.all_gather(bytes, self.size),
+            Means::Pmi(pmi) => pmi.all_gather(bytes),
         }
     }
 

@@ -47,13 +47,13 @@
 mod codec;
 mod core;
 mod error;
-mod laid;
 mod lock;
 mod neighbourhood;
 mod operation;
 mod packed;
 mod side;
 mod state;
+mod strided;
 mod team;
 
 use ::core::time::Duration;

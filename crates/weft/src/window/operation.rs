@@ -25,19 +25,19 @@ pub(super) enum Operation {
         compare: Vec<u8>,
     },
     /// On many blocks of the target.
-    Laid(Laid),
+    Strided(Strided),
 }
 
 /// An operation on many blocks of the target: its bytes here are one behind the other.
-pub(super) struct Laid {
+pub(super) struct Strided {
     pub(super) layout: Layout,
-    pub(super) deed: Deed,
+    pub(super) op: StridedOp,
     /// It goes as messages that the target unpacks.
     pub(super) packed: bool,
 }
 
 /// What is done to the blocks.
-pub(super) enum Deed {
+pub(super) enum StridedOp {
     Put(Vec<u8>),
     Get,
     Accumulate { element: Element, combine: Combine, operands: Vec<u8> },
@@ -51,7 +51,7 @@ impl Operation {
             Self::Message(bytes) => bytes.len(),
             Self::Get(length) => *length as usize,
             Self::Accumulate { operands, .. } | Self::Fetch { operands, .. } => operands.len(),
-            Self::Laid(laid) => laid.layout.extent() as usize,
+            Self::Strided(strided) => strided.layout.extent() as usize,
         };
         u32::try_from(length).ok()
     }
@@ -63,9 +63,9 @@ impl Operation {
             Self::Get(_) => None,
             Self::Accumulate { element, combine, .. } => Some(Update::Combine { element, combine }),
             Self::Fetch { element, combine, .. } => Some(Update::Fetch { element, combine }),
-            Self::Laid(Laid { deed: Deed::Put(_), .. }) => Some(Update::Replace),
-            Self::Laid(Laid { deed: Deed::Get, .. }) => None,
-            Self::Laid(Laid { deed: Deed::Accumulate { element, combine, .. }, .. }) => {
+            Self::Strided(Strided { op: StridedOp::Put(_), .. }) => Some(Update::Replace),
+            Self::Strided(Strided { op: StridedOp::Get, .. }) => None,
+            Self::Strided(Strided { op: StridedOp::Accumulate { element, combine, .. }, .. }) => {
                 Some(Update::Combine { element, combine })
             }
         }
@@ -76,9 +76,9 @@ impl Operation {
         match self {
             Self::Accumulate { operands, .. } if operands.is_empty() => Self::Put(operands.into()),
             Self::Fetch { operands, .. } if operands.is_empty() => Self::Get(0),
-            Self::Laid(laid) if laid.layout.length() == 0 => match laid.deed {
-                Deed::Get => Self::Get(0),
-                Deed::Put(bytes) | Deed::Accumulate { operands: bytes, .. } => Self::Put(bytes.into()),
+            Self::Strided(strided) if strided.layout.length() == 0 => match strided.op {
+                StridedOp::Get => Self::Get(0),
+                StridedOp::Put(bytes) | StridedOp::Accumulate { operands: bytes, .. } => Self::Put(bytes.into()),
             },
             other => other,
         }
@@ -88,22 +88,22 @@ impl Operation {
     pub(super) fn is_atomic(&self) -> bool {
         match self {
             Self::Accumulate { .. } | Self::Fetch { .. } => true,
-            Self::Laid(laid) => matches!(laid.deed, Deed::Accumulate { .. }),
+            Self::Strided(strided) => matches!(strided.op, StridedOp::Accumulate { .. }),
             Self::Put(_) | Self::Message(_) | Self::Get(_) => false,
         }
     }
 
     /// Whether it goes as messages.
     pub(super) fn is_message(&self) -> bool {
-        matches!(self, Self::Message(_)) || matches!(self, Self::Laid(laid) if laid.packed)
+        matches!(self, Self::Message(_)) || matches!(self, Self::Strided(strided) if strided.packed)
     }
 
     /// What its messages weigh, if it goes as messages.
     pub(super) fn load(&self) -> Load {
         match self {
             Self::Message(bytes) => Load::message(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
-            Self::Laid(laid) if laid.packed => {
-                Load { messages: packed::most_messages(&laid.layout), bytes: laid.layout.length() }
+            Self::Strided(strided) if strided.packed => {
+                Load { messages: packed::most_messages(&strided.layout), bytes: strided.layout.length() }
             }
             _ => Load::default(),
         }
@@ -113,7 +113,7 @@ impl Operation {
     pub(super) fn is_write(&self) -> bool {
         match self {
             Self::Put(_) => true,
-            Self::Laid(laid) => !laid.packed && matches!(laid.deed, Deed::Put(_)),
+            Self::Strided(strided) => !strided.packed && matches!(strided.op, StridedOp::Put(_)),
             _ => false,
         }
     }
@@ -121,7 +121,7 @@ impl Operation {
     /// Whether the values to compare with are as many as the operands, if there must be any, and blocks have whole
     /// elements.
     pub(super) fn compares_well(&self) -> bool {
-        if let Self::Laid(Laid { layout, deed: Deed::Accumulate { element, .. }, .. }) = self {
+        if let Self::Strided(Strided { layout, op: StridedOp::Accumulate { element, .. }, .. }) = self {
             return layout.is_whole(element.size() as u32);
         }
         let Self::Fetch { combine, operands, compare, .. } = self else { return true };
@@ -247,7 +247,7 @@ pub(super) fn atomics(
     let (element, combine, operands, compare) = match operation {
         Operation::Accumulate { element, combine, operands } => (element, combine, operands, Vec::new()),
         Operation::Fetch { element, combine, operands, compare } => (element, combine, operands, compare),
-        Operation::Put(_) | Operation::Message(_) | Operation::Get(_) | Operation::Laid(_) => {
+        Operation::Put(_) | Operation::Message(_) | Operation::Get(_) | Operation::Strided(_) => {
             (Element::U8, Combine::Write, Vec::new(), Vec::new())
         }
     };

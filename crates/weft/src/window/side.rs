@@ -138,33 +138,33 @@ impl Side {
             let (id, rank) = (*id, *rank);
             let kind = machine.fence_kind();
             let Some(action) = machine.poll_action() else { break };
-            let mut hands = Hands { id, places, pending, told, posting };
+            let mut builder = PostBuilder { id, places, pending, told, posting };
             match action {
                 // One that was too many to go as it was begun still is a message.
                 Action::Write { request, access, notice: Some(epoch), .. }
                 | Action::Deliver { request, access, epoch, .. }
-                    if hands.message(request, access, epoch) =>
+                    if builder.message(request, access, epoch) =>
                 {
                     // It was copied into the message.
                     *under_way -= 1;
                     let _ = machine.handle_complete(request);
                 }
-                Action::Write { request, access, notice, .. } => hands.update(request, access, notice, 0),
+                Action::Write { request, access, notice, .. } => builder.update(request, access, notice, 0),
                 Action::Deliver { request, access, epoch, last, .. } => {
-                    let rides = hands.is_write(request);
-                    hands.update(request, access, Some(epoch), if rides { last.unwrap_or(0) } else { 0 });
+                    let rides = builder.is_write(request);
+                    builder.update(request, access, Some(epoch), if rides { last.unwrap_or(0) } else { 0 });
                     if let Some(count) = last.filter(|_| !rides) {
-                        hands.send(access.rank, false, Message::Finish { epoch, count });
+                        builder.send(access.rank, false, Message::Finish { epoch, count });
                     }
                 }
-                Action::Read { request, access } => hands.read(request, access),
-                Action::Flush { to } => hands.flush(to),
+                Action::Read { request, access } => builder.read(request, access),
+                Action::Flush { to } => builder.flush(to),
                 Action::Lock { to, exclusive } => {
                     attempts.push(Attempt::new(to, exclusive));
                     let context = Context::of_lock(id, 0, to);
-                    hands.posting.outbox.push_back(lock::attempt(
+                    builder.posting.outbox.push_back(lock::attempt(
                         rank,
-                        hands.posting.peers[to],
+                        builder.posting.peers[to],
                         words[to],
                         exclusive,
                         context,
@@ -172,9 +172,9 @@ impl Side {
                 }
                 Action::Unlock { to, exclusive } => {
                     let context = Context::of_lock(id, 2, to);
-                    hands.posting.outbox.push_back(lock::release(
+                    builder.posting.outbox.push_back(lock::release(
                         rank,
-                        hands.posting.peers[to],
+                        builder.posting.peers[to],
                         words[to],
                         exclusive,
                         context,
@@ -182,9 +182,9 @@ impl Side {
                 }
                 Action::Send { to, message, .. } => {
                     // What accumulates may be a call, which is no write that a message would come behind.
-                    let is_behind = matches!(message, Message::Finish { .. }) && hands.told[to].under_way > 0;
+                    let is_behind = matches!(message, Message::Finish { .. }) && builder.told[to].under_way > 0;
                     let fence = is_behind && matches!(kind, super::Fence::OneSided | super::Fence::OneSidedBarrier);
-                    hands.send(to, fence, message);
+                    builder.send(to, fence, message);
                 }
             }
         }
@@ -291,7 +291,7 @@ impl Side {
 }
 
 /// What makes posts of actions.
-pub(super) struct Hands<'a, 'd> {
+pub(super) struct PostBuilder<'a, 'd> {
     pub(super) id: u16,
     pub(super) places: &'a [RemotePlace],
     pub(super) pending: &'a mut [Option<Pending>],
@@ -299,7 +299,7 @@ pub(super) struct Hands<'a, 'd> {
     pub(super) posting: &'a mut Posting<'d>,
 }
 
-impl Hands<'_, '_> {
+impl PostBuilder<'_, '_> {
     pub(super) fn place(&self, access: Access) -> RemotePlace {
         let place = self.places[access.rank];
         RemotePlace { offset: place.offset.wrapping_add(access.offset), ..place }
@@ -344,7 +344,7 @@ impl Hands<'_, '_> {
                 let notice = notice.map(|epoch| Notice { window: id, epoch: epoch as u16, count }.data());
                 self.posting.outbox.push_back(Post::Write(TransferPost { data: notice, ..post }));
             }
-            Some(Operation::Laid(laid)) => self.update_laid(request, access, laid, notice, count),
+            Some(Operation::Strided(strided)) => self.update_laid(request, access, strided, notice, count),
             Some(operation) => {
                 pending.tells = notice.is_some();
                 let before = self.posting.outbox.len();
@@ -362,8 +362,8 @@ impl Hands<'_, '_> {
     fn read(&mut self, request: Request, access: Access) {
         let (place, context) = (self.place(access), self.context(request));
         let Some(pending) = self.pending[request.index()].as_mut() else { return };
-        if let Some(Operation::Laid(laid)) = pending.operation.take() {
-            return self.read_laid(request, access, &laid.layout);
+        if let Some(Operation::Strided(strided)) = pending.operation.take() {
+            return self.read_laid(request, access, &strided.layout);
         }
         pending.parts = 1;
         let sink = vec![0; access.local.length as usize];

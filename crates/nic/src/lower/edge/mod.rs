@@ -8,13 +8,13 @@
 mod accepted;
 pub(super) mod acceptor;
 mod fences;
-mod kept;
 mod no_stream;
 pub(super) mod outbox;
 mod passing;
-mod places;
+mod path_table;
 mod rails;
 mod receiving;
+mod reorder_buffer;
 mod sending;
 mod startup;
 mod starved;
@@ -38,9 +38,9 @@ use self::tx_batch::EdgeLeaving;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, CallOutcome, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io, ListensAt,
-    Names, Passed, Pollable, Readiness, ReceiveError, Segments, SendError, SendFailure, Sent, Setup, StartStep,
-    StreamCell, Undecided, Unmatched,
+    Accepted, CallOutcome, ConnectionIds, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io,
+    ListensAt, Passed, Pollable, Readiness, ReceiveError, Segments, SendError, SendFailure, Sent, Setup, StartStep,
+    StreamCell, StreamSink, Undecided, Unmatched,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -137,7 +137,7 @@ impl<N: Network, S: AsMut<Outbox>> Setup<N, S> for Edge {
 }
 
 impl<S: AsMut<Outbox>> Segments<S> for Edge {
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
+    fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         let mut progress = self.take(Some(above), io);
         self.handle_times(Some(above), io.now);
         progress |= self.tell_sent(above, io);
@@ -165,7 +165,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         Ok(Sent { progress: progress | sent.progress, ..sent })
     }
 
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
+    fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
         let mut progress = self.take(Some(above), io);
         self.handle_times(Some(above), io.now);
         progress |= self.tell_sent(above, io);
@@ -202,7 +202,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         Ok(if progress { Got::Progress } else { Got::Nothing })
     }
 
-    fn pass_packet<A: Above>(
+    fn pass_packet<A: StreamSink>(
         &mut self,
         above: &mut A,
         most: usize,
@@ -212,7 +212,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         self.write_packet(above, most, io, write)
     }
 
-    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
+    fn pass_request<A: StreamSink>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
         self.pass_short(above, request, io)
     }
 
@@ -418,7 +418,7 @@ impl<S> Datagrams<S> for Edge {
         acceptor::on_unmatched(acceptor, unmatched, io, answer)
     }
 
-    fn names(&self) -> Option<(DatagramKey, Names)> {
+    fn names(&self) -> Option<(DatagramKey, ConnectionIds)> {
         let (own, peer) = match &self.phase {
             Phase::Calling(calling) => (calling.caller.id().0, None),
             Phase::Deciding(deciding) => {
@@ -439,7 +439,7 @@ impl<S> Datagrams<S> for Edge {
             }
             Phase::Over => return None,
         };
-        Some((self.port, Names { own, peer }))
+        Some((self.port, ConnectionIds { own, peer }))
     }
 
     fn take_failures(&mut self, failure: &SendFailure, now: Time) {

@@ -1,20 +1,20 @@
 //! What stands above a connection whose stream has gone: nothing, and none can be made.
 
 use weft_base::Time;
-use weft_rdmap::{Arrival, Demand, Placement, Verdict, Violation};
+use weft_rdmap::{Arrival, OrderConstraint, Placement, Verdict, Violation};
 
 use crate::counters::Counters;
-use crate::lower::{Above, StreamGuard};
+use crate::lower::{StreamGuard, StreamSink};
 
 /// Where there is no stream any more.
 pub(super) enum NoStream {}
 
-impl Above for NoStream {
+impl StreamSink for NoStream {
     fn stream(&mut self) -> StreamGuard<'_> {
         match *self {}
     }
 
-    fn locate(&mut self, _: Arrival, _: Demand, _: u32, _: &[u8]) -> Verdict {
+    fn locate(&mut self, _: Arrival, _: OrderConstraint, _: u32, _: &[u8]) -> Verdict {
         match *self {}
     }
 

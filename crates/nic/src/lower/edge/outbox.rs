@@ -28,18 +28,18 @@ pub struct Outbox {
 
 /// A port, and from where it is left. By the index that the connection knows it by
 /// ([`weft_edge::RailAddress::local`]).
-pub(super) type Way = (DatagramKey, Option<LocalAddress>);
+pub(super) type Path = (DatagramKey, Option<LocalAddress>);
 
-/// All ways of a connection.
+/// All paths of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ways<'a> {
-    pub(super) first: Way,
+pub(super) struct Paths<'a> {
+    pub(super) first: Path,
     pub(super) others: &'a [Option<RailPort>],
 }
 
-impl<'a> Ways<'a> {
+impl<'a> Paths<'a> {
     /// All of them.
-    pub(super) fn all(self) -> impl Iterator<Item = Way> + use<'a> {
+    pub(super) fn all(self) -> impl Iterator<Item = Path> + use<'a> {
         (0..self.count() as u8).filter_map(move |local| self.get(local))
     }
 
@@ -47,18 +47,18 @@ impl<'a> Ways<'a> {
         1 + self.others.len()
     }
 
-    /// The way with this index. One that is no more loses what takes it.
-    pub(super) fn get(&self, local: u8) -> Option<Way> {
+    /// The path with this index. One that is no more loses what takes it.
+    pub(super) fn get(&self, local: u8) -> Option<Path> {
         let Some(index) = usize::from(local).checked_sub(1) else { return Some(self.first) };
         self.others.get(index).map(|rail| rail.map_or(self.first, |rail| (rail.port, Some(rail.from))))
     }
 }
 
-/// Where datagrams go, and by which way. Those that have it in common may go as one.
+/// Where datagrams go, and by which path. Those that have it in common may go as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Course {
+pub(super) struct TxKey {
     pub(super) to: SocketAddr,
-    /// The index of the way.
+    /// The index of the path.
     pub(super) local: u8,
     pub(super) rail: u8,
     pub(super) ecn: u8,
@@ -66,19 +66,19 @@ pub(super) struct Course {
 
 /// Datagrams that are sent by one call.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct GsoBatch {
     /// Of those that are laid out.
     pub(super) bytes: core::ops::Range<usize>,
     /// Of the memory between these.
     pub(super) memory: core::ops::Range<usize>,
     pub(super) segment: u32,
-    pub(super) course: Course,
+    pub(super) tx_key: TxKey,
     pub(super) last: u32,
 }
 
 /// Datagrams for which a port had no room.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(VecDeque<(Vec<u8>, u32, Course)>);
+pub(super) struct Waiting(VecDeque<(Vec<u8>, u32, TxKey)>);
 
 impl AsMut<Self> for Outbox {
     #[inline]
@@ -103,19 +103,22 @@ impl Outbox {
     }
 
     /// The one datagram of a batch is laid out already if nothing is gathered: as a run, and its bytes.
-    pub(super) fn whole(&self) -> Option<(&[u8], Run)> {
+    pub(super) fn whole(&self) -> Option<(&[u8], GsoBatch)> {
         let batch = self.batch.as_deref()?;
         let [Datagram { to, local, rail, ecn, length, ref pieces }] = batch.datagrams[..] else { return None };
         let is_whole = batch.pieces[pieces.clone()].iter().all(|piece| matches!(piece, weft_edge::Piece::Bytes { .. }));
         if !is_whole || batch.bytes.len() != length {
             return None;
         }
-        let (length, course) = (length as u32, Course { to, local, rail, ecn });
-        Some((&batch.bytes, Run { bytes: 0..batch.bytes.len(), memory: 0..0, segment: length, course, last: length }))
+        let (length, tx_key) = (length as u32, TxKey { to, local, rail, ecn });
+        Some((
+            &batch.bytes,
+            GsoBatch { bytes: 0..batch.bytes.len(), memory: 0..0, segment: length, tx_key, last: length },
+        ))
     }
 
-    /// Lays out the batch's datagrams, those of one way behind each other, and says which of them can go as one. Those
-    /// of the ways in `posted` are left out. Payload of `threshold` bytes and more is sent from where it is, if it may
+    /// Lays out the batch's datagrams, those of one path behind each other, and says which of them can go as one. Those
+    /// of the paths in `posted` are left out. Payload of `threshold` bytes and more is sent from where it is, if it may
     /// be.
     ///
     /// # Errors
@@ -125,7 +128,7 @@ impl Outbox {
         posted: u16,
         registry: &Registry,
         threshold: u32,
-        runs: &mut Vec<Run>,
+        runs: &mut Vec<GsoBatch>,
     ) -> Result<(), MemoryError> {
         runs.clear();
         self.wire.clear();
@@ -140,7 +143,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The ways that the batch's datagrams leave by.
+    /// The paths that the batch's datagrams leave by.
     pub(super) fn locals(&self) -> impl Iterator<Item = u8> + use<> {
         let datagrams = self.batch.as_ref().map_or(&[][..], |batch| &batch.datagrams[..]);
         let mut locals = datagrams.iter().fold(0_u16, |locals, datagram| locals | 1 << datagram.local);
@@ -154,8 +157,8 @@ impl Outbox {
 
 /// Sends runs, as far as the ports take them; the rest waits. Returns how many bytes were sent.
 pub(super) fn send(
-    ways: Ways<'_>,
-    (wire, runs): (Parts<'_>, &[Run]),
+    paths: Paths<'_>,
+    (wire, runs): (Parts<'_>, &[GsoBatch]),
     waiting: &mut Waiting,
     (ports, registry): (&mut dyn DatagramPorts, &Registry),
     mut tell: impl FnMut(SendFailure),
@@ -163,15 +166,15 @@ pub(super) fn send(
     let (mut sent, mut calls) = (0, 0);
     for run in runs {
         let mut rest = wire.of_run(run);
-        let (segment, course) = (run.segment, run.course);
+        let (segment, tx_key) = (run.segment, run.tx_key);
         while !rest.is_empty() {
-            if waiting.has(course.local) {
-                waiting.add(rest, segment, course, registry);
+            if waiting.has(tx_key.local) {
+                waiting.add(rest, segment, tx_key, registry);
                 break;
             }
             calls += 1;
-            let Some(taken) = send_once(ways, rest, segment, course, ports, &mut tell) else {
-                waiting.add(rest, segment, course, registry);
+            let Some(taken) = send_once(paths, rest, segment, tx_key, ports, &mut tell) else {
+                waiting.add(rest, segment, tx_key, registry);
                 break;
             };
             sent += taken;
@@ -183,26 +186,26 @@ pub(super) fn send(
 
 /// One call. `None`: there is no room now. Otherwise the bytes that are done with.
 fn send_once(
-    ways: Ways<'_>,
+    paths: Paths<'_>,
     parts: Parts<'_>,
     segment: u32,
-    course: Course,
+    tx_key: TxKey,
     ports: &mut dyn DatagramPorts,
     tell: &mut impl FnMut(SendFailure),
 ) -> Option<usize> {
-    let Some((port, from)) = ways.get(course.local) else { return Some(parts.length()) };
+    let Some((port, from)) = paths.get(tx_key.local) else { return Some(parts.length()) };
     let limits = ports.limits(port);
     let most = (limits.batch_bytes / segment.max(1)).clamp(1, limits.batch_datagrams.max(1));
     let most = (most * segment) as usize;
-    let ecn = Ecn::from_bits(course.ecn);
-    let batch = DatagramBatch { to: course.to.into(), from, segment_size: segment.max(1), ecn };
+    let ecn = Ecn::from_bits(tx_key.ecn);
+    let batch = DatagramBatch { to: tx_key.to.into(), from, segment_size: segment.max(1), ecn };
     if let Some(bytes) = parts.plain() {
         let bytes = &bytes[..bytes.len().min(most)];
-        return outcome(&ports.send(port, &batch, &[Piece::Bytes(bytes)]), bytes.len(), segment, course, tell);
+        return outcome(&ports.send(port, &batch, &[Piece::Bytes(bytes)]), bytes.len(), segment, tx_key, tell);
     }
     let mut pieces = ArrayVec::new();
     let length = parts.pieces(most, &mut pieces);
-    outcome(&ports.send(port, &batch, &pieces), length, segment, course, tell)
+    outcome(&ports.send(port, &batch, &pieces), length, segment, tx_key, tell)
 }
 
 /// What a call has come to that was to send so many bytes. `None`: there is no room now. Otherwise the bytes that are
@@ -211,23 +214,23 @@ pub(super) fn outcome(
     result: &Result<DatagramSent, PortError>,
     bytes: usize,
     segment: u32,
-    course: Course,
+    tx_key: TxKey,
     tell: &mut impl FnMut(SendFailure),
 ) -> Option<usize> {
     match result {
         Ok(DatagramSent::Taken(0)) => None,
         Ok(DatagramSent::Taken(count)) => Some(bytes.min(*count as usize * segment as usize)),
         Ok(DatagramSent::TooLarge(limit)) => {
-            tell(SendFailure::TooLarge(course.rail, segment, *limit));
+            tell(SendFailure::TooLarge(tx_key.rail, segment, *limit));
             Some(bytes.min(segment as usize))
         }
         Err(PortError::AddressNotLocal) => {
-            tell(SendFailure::SourceGone(course.rail, course.local));
+            tell(SendFailure::SourceGone(tx_key.rail, tx_key.local));
             Some(bytes)
         }
         Err(_) => {
             // As if it had been lost on the way.
-            tell(SendFailure::Unreachable(course.rail));
+            tell(SendFailure::Unreachable(tx_key.rail));
             Some(bytes)
         }
     }
@@ -244,36 +247,36 @@ impl Waiting {
 
     /// Takes what a port has no room for: copied, for its memory may go meanwhile. What has no memory any more is as if
     /// it had been lost.
-    fn add(&mut self, parts: Parts<'_>, segment: u32, course: Course, registry: &Registry) {
+    fn add(&mut self, parts: Parts<'_>, segment: u32, tx_key: TxKey, registry: &Registry) {
         if let Ok(bytes) = parts.copied(registry) {
-            self.0.push_back((bytes, segment, course));
+            self.0.push_back((bytes, segment, tx_key));
         }
     }
 
     fn has(&self, local: u8) -> bool {
-        self.0.iter().any(|(_, _, course)| course.local == local)
+        self.0.iter().any(|(_, _, tx_key)| tx_key.local == local)
     }
 
-    /// The ways that have no room, by the bits of their indices.
+    /// The paths that have no room, by the bits of their indices.
     pub(super) fn blocked(&self) -> u16 {
-        self.0.iter().fold(0, |blocked, (_, _, course)| blocked | 1 << course.local)
+        self.0.iter().fold(0, |blocked, (_, _, tx_key)| blocked | 1 << tx_key.local)
     }
 
     /// Sends what waits. Returns whether anything left.
     pub(super) fn flush(
         &mut self,
-        ways: Ways<'_>,
+        paths: Paths<'_>,
         ports: &mut dyn DatagramPorts,
         mut tell: impl FnMut(SendFailure),
     ) -> bool {
         let (mut any, mut blocked) = (false, 0_u16);
-        self.0.retain_mut(|(bytes, segment, course)| {
-            while blocked & 1 << course.local == 0 && !bytes.is_empty() {
-                match send_once(ways, Parts::of(bytes), *segment, *course, ports, &mut tell) {
+        self.0.retain_mut(|(bytes, segment, tx_key)| {
+            while blocked & 1 << tx_key.local == 0 && !bytes.is_empty() {
+                match send_once(paths, Parts::of(bytes), *segment, *tx_key, ports, &mut tell) {
                     Some(taken) => drop(bytes.drain(..taken)),
-                    None => blocked |= 1 << course.local,
+                    None => blocked |= 1 << tx_key.local,
                 }
-                any |= blocked & 1 << course.local == 0;
+                any |= blocked & 1 << tx_key.local == 0;
             }
             !bytes.is_empty()
         });

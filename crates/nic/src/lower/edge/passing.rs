@@ -8,7 +8,7 @@ use weft_wire::ddp::UNTAGGED_LENGTH;
 use super::outbox::{self, Outbox};
 use super::state::{Edge, Phase, Running};
 use super::wire::Parts;
-use crate::lower::{Above, Io, MOST_PASSED, Passed};
+use crate::lower::{Io, MOST_PASSED, Passed, StreamSink};
 
 const _: () = assert!(
     UNTAGGED_LENGTH + MOST_PASSED as usize <= MOST_IN_DATAGRAM,
@@ -24,7 +24,7 @@ impl Edge {
     /// Sends a short request in a datagram of its own, with the acknowledgement that is due. The payload is copied;
     /// what is not acknowledged is sent again from the copy. A request whose completion is told completes when it is
     /// acknowledged, and the peer is asked for that at once; the others are complete.
-    pub(super) fn pass_short<A: Above>(
+    pub(super) fn pass_short<A: StreamSink>(
         &mut self,
         above: &mut A,
         request: &SendRequest,
@@ -69,7 +69,7 @@ impl Edge {
     }
 
     /// Sends a short packet that was written before, if there is nothing else to send.
-    pub(super) fn pass_kept<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
+    pub(super) fn pass_kept<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
         let is_settled = self.waiting.is_empty() && !self.has_other_rails(io);
         let Phase::Running(running) = &mut self.phase else { return false };
         let is_alone = is_settled && running.connection.can_pass_kept(io.now);
@@ -88,11 +88,11 @@ impl Edge {
     /// Sends the one datagram of the outbox.
     fn send_whole(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) {
         let Some((bytes, run)) = io.scratch.as_mut().whole() else { return };
-        let ways = self.rails.ways((self.port, self.from));
+        let paths = self.rails.paths((self.port, self.from));
         let mut failure = None;
         let wire = (Parts::of(bytes), &[run][..]);
         let (taken, calls) =
-            outbox::send(ways, wire, &mut self.waiting, (io.datagrams, io.registry), |what| failure = Some(what));
+            outbox::send(paths, wire, &mut self.waiting, (io.datagrams, io.registry), |what| failure = Some(what));
         io.counters.sends += calls;
         io.counters.sent_wire_bytes += taken as u64;
         self.take_failures(failure.as_slice(), io.now);
@@ -100,7 +100,7 @@ impl Edge {
     }
 
     /// Has a packet written straight to where it is kept until it is acknowledged.
-    pub(super) fn write_packet<A: Above>(
+    pub(super) fn write_packet<A: StreamSink>(
         &mut self,
         above: &mut A,
         most: usize,

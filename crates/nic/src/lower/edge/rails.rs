@@ -4,7 +4,7 @@ use arrayvec::ArrayString;
 use weft_base::{LocalAddress, Time};
 use weft_edge::{Connection, RailInfo};
 
-use super::outbox::{Outbox, Way};
+use super::outbox::{Outbox, Path};
 use super::state::{Edge, Phase};
 use crate::lower::{DatagramPorts, Io, RailPort};
 use crate::rail_report::{Out, RailReport, RailState};
@@ -98,7 +98,7 @@ impl Edge {
 
 /// The machine learns what the socket behind an address has dropped, and takes: the peer is told with the next
 /// acknowledgement. The count goes round.
-pub(super) fn tell_socket(connection: &mut Connection, local: u8, (port, _): Way, io: &Io<'_, impl AsMut<Outbox>>) {
+pub(super) fn tell_socket(connection: &mut Connection, local: u8, (port, _): Path, io: &Io<'_, impl AsMut<Outbox>>) {
     connection.set_rail_socket(local, io.datagrams.overflowed(port) as u32, io.datagrams.credit(port));
 }
 

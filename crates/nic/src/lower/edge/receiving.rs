@@ -4,33 +4,37 @@ use arrayvec::ArrayVec;
 use weft_base::NoDigest;
 use weft_edge::{MOST_IN_RUN, Meta, Options, Run, Sink, Verdict};
 use weft_memory::MemoryError;
-use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Later, Placement, Verdict as Judgement, Violation};
+use weft_rdmap::{Arrival, HEAD_LENGTH, Later, OrderConstraint, Placement, Verdict as Judgement, Violation};
 use weft_wire::Crc32c;
 use weft_wire::ddp::Header;
 use weft_wire::edge::Destination as For;
 use weft_wire::edge::frame::ddp_header_length;
 use weft_wire::edge::setup::reset_token;
 
-use super::kept::Kept;
 use super::outbox::Outbox;
 use super::rails;
+use super::reorder_buffer::ReorderBuffer;
 use super::state::{Edge, Handed, Phase, Running};
-use crate::lower::{Above, DatagramRun, Io, ReceiveError};
+use crate::lower::{DatagramRun, Io, ReceiveError, StreamSink};
 
 /// Hands segments up to a stream.
-struct Uphill<'a, 'b, A, S> {
+struct SegmentSink<'a, 'b, A, S> {
     above: &'a mut A,
     io: &'a mut Io<'b, S>,
     handed: &'a mut Handed,
     /// The engine that serves the port has seen that the payload is good.
     is_checked: bool,
     /// What comes before its turn is kept here, if it is not to be placed.
-    kept: Option<&'a mut Kept>,
+    kept: Option<&'a mut ReorderBuffer>,
 }
 
 impl Edge {
     /// Takes what has come for an established connection. Returns whether anything had.
-    pub(super) fn take<A: Above>(&mut self, mut above: Option<&mut A>, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
+    pub(super) fn take<A: StreamSink>(
+        &mut self,
+        mut above: Option<&mut A>,
+        io: &mut Io<'_, impl AsMut<Outbox>>,
+    ) -> bool {
         self.try_kept(above.as_deref_mut(), io);
         let mut inbox = core::mem::take(&mut io.inbox);
         if inbox.is_empty() {
@@ -39,7 +43,7 @@ impl Edge {
         let port = inbox.port();
         let mut handed = Handed::default();
         let rails = &self.rails;
-        let ways = rails.ways((self.port, self.from));
+        let paths = rails.paths((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
         let Running { connection, discards, took, kept, .. } = &mut **running;
         *took = true;
@@ -48,7 +52,7 @@ impl Edge {
             let local = rails.local_of(port, all.to);
             came_to = all.to;
             if present.replace(local) != Some(local) {
-                ways.get(local).into_iter().for_each(|way| rails::tell_socket(connection, local, way, io));
+                paths.get(local).into_iter().for_each(|way| rails::tell_socket(connection, local, way, io));
             }
             io.counters.received_wire_bytes += all.bytes.len() as u64;
             let meta = Meta { from: all.from, local, ecn: all.ecn.bits(), now: io.now };
@@ -59,8 +63,8 @@ impl Edge {
                     Some(above) if !*discards => {
                         let is_checked = all.is_checked;
                         let kept = kept.as_deref_mut();
-                        let mut uphill = Uphill { above, io, handed: &mut handed, is_checked, kept };
-                        connection.receive_all(packets, size, &meta, &mut uphill);
+                        let mut sink = SegmentSink { above, io, handed: &mut handed, is_checked, kept };
+                        connection.receive_all(packets, size, &meta, &mut sink);
                     }
                     _ => connection.receive_all(packets, size, &meta, &mut Discard),
                 }
@@ -81,13 +85,13 @@ impl Edge {
     }
 
     /// Tries the first of the kept segments again, if its turn had come and it could not be taken.
-    fn try_kept<A: Above>(&mut self, above: Option<&mut A>, io: &mut Io<'_, impl AsMut<Outbox>>) {
+    fn try_kept<A: StreamSink>(&mut self, above: Option<&mut A>, io: &mut Io<'_, impl AsMut<Outbox>>) {
         let Phase::Running(running) = &mut self.phase else { return };
         let Some(kept) = running.kept.as_deref_mut().filter(|kept| kept.is_stuck && !running.discards) else { return };
         let Some(above) = above else { return };
         kept.is_stuck = false;
         let (mut handed, now) = (Handed::default(), io.now);
-        Uphill { above, io, handed: &mut handed, is_checked: true, kept: Some(kept) }.hand_up_kept();
+        SegmentSink { above, io, handed: &mut handed, is_checked: true, kept: Some(kept) }.hand_up_kept();
         self.settle(handed, now);
     }
 }
@@ -107,7 +111,7 @@ fn packets_of(datagrams: &[u8], size: usize) -> usize {
     datagrams.chunks(size).take_while(is_packet).map(<[u8]>::len).sum()
 }
 
-impl<A: Above, S> Sink for Uphill<'_, '_, A, S> {
+impl<A: StreamSink, S> Sink for SegmentSink<'_, '_, A, S> {
     fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict {
         if self.handed.is_over || self.handed.error.is_some() {
             return Verdict::Duplicate;
@@ -121,8 +125,12 @@ impl<A: Above, S> Sink for Uphill<'_, '_, A, S> {
             return Verdict::BadPayload;
         }
         let arrival = Arrival { start: position, end: position + payload.len() as u64 + u64::from(last) };
-        let demand = Demand { unordered: options.unordered, after: options.after };
-        if self.kept.is_some() { self.in_order(arrival, demand, ulpdu) } else { self.hand_up(arrival, demand, ulpdu) }
+        let constraint = OrderConstraint { unordered: options.unordered, after: options.after };
+        if self.kept.is_some() {
+            self.in_order(arrival, constraint, ulpdu)
+        } else {
+            self.hand_up(arrival, constraint, ulpdu)
+        }
     }
 
     /// One long segment, but for its payload, which lies in the packets. All of that is checked before any is placed.
@@ -134,11 +142,11 @@ impl<A: Above, S> Sink for Uphill<'_, '_, A, S> {
             return Verdict::BadPayload;
         }
         let end = position + run.payload_length() as u64 + u64::from(run.is_last());
-        let demand = Demand { unordered: options.unordered, after: options.after };
+        let constraint = OrderConstraint { unordered: options.unordered, after: options.after };
         let mut head = [0; HEAD_LENGTH];
         let Some(length) = head_of(run, &mut head) else { return Verdict::Later };
         let ulpdu = Ulpdu { head: &head[..length], header_length: run.ddp_header().len(), payload: Payload::Run(run) };
-        self.place(Arrival { start: position, end }, demand, &ulpdu)
+        self.place(Arrival { start: position, end }, constraint, &ulpdu)
     }
 }
 
@@ -205,30 +213,30 @@ fn head_of(run: &Run<'_>, head: &mut [u8; HEAD_LENGTH]) -> Option<usize> {
     Some(length)
 }
 
-impl<A: Above, S> Uphill<'_, '_, A, S> {
+impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
     fn fail(&mut self, error: ReceiveError) -> Verdict {
         self.handed.error = Some(error);
         Verdict::Fatal
     }
 
     /// A segment whose payload is good.
-    fn hand_up(&mut self, arrival: Arrival, demand: Demand, ulpdu: &[u8]) -> Verdict {
+    fn hand_up(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &[u8]) -> Verdict {
         if self.above.packet(arrival, ulpdu, self.io.now, self.io.counters) {
             self.io.counters.received_frames += 1;
             return Verdict::Placed;
         }
         let (header_length, head) = (ddp_header_length(ulpdu[0]), &ulpdu[..ulpdu.len().min(HEAD_LENGTH)]);
         let payload = Payload::One(&ulpdu[header_length..]);
-        self.place(arrival, demand, &Ulpdu { head, header_length, payload })
+        self.place(arrival, constraint, &Ulpdu { head, header_length, payload })
     }
 
     /// Hands a segment up if it is its turn, and then those that have waited for it. Otherwise it is kept, and
     /// acknowledged: the peer sends it no more. That all before a position is acknowledged still means that it is
     /// placed, for whatever came last has brought those behind it to their places.
-    fn in_order(&mut self, arrival: Arrival, demand: Demand, ulpdu: &[u8]) -> Verdict {
+    fn in_order(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &[u8]) -> Verdict {
         let next = self.above.stream().next_position();
         if let Some(kept) = self.kept.as_deref_mut().filter(|_| arrival.start > next) {
-            return match kept.keep(arrival, demand, ulpdu) {
+            return match kept.keep(arrival, constraint, ulpdu) {
                 None => Verdict::Later,
                 Some(false) => Verdict::Duplicate,
                 Some(true) => {
@@ -237,7 +245,7 @@ impl<A: Above, S> Uphill<'_, '_, A, S> {
                 }
             };
         }
-        let verdict = self.hand_up(arrival, demand, ulpdu);
+        let verdict = self.hand_up(arrival, constraint, ulpdu);
         if matches!(verdict, Verdict::Placed | Verdict::Duplicate) {
             self.hand_up_kept();
         }
@@ -249,7 +257,7 @@ impl<A: Above, S> Uphill<'_, '_, A, S> {
         while !self.handed.is_over && self.handed.error.is_none() {
             let next = self.above.stream().next_position();
             let Some(segment) = self.kept.as_deref_mut().and_then(|kept| kept.take(next)) else { return };
-            let verdict = self.hand_up(segment.arrival, segment.demand, &segment.ulpdu);
+            let verdict = self.hand_up(segment.arrival, segment.constraint, &segment.ulpdu);
             let Some(kept) = self.kept.as_deref_mut() else { return };
             if matches!(verdict, Verdict::Later | Verdict::NotReady) {
                 // It has been acknowledged, so nobody brings it again: it is looked at again.
@@ -260,9 +268,9 @@ impl<A: Above, S> Uphill<'_, '_, A, S> {
         }
     }
 
-    fn place(&mut self, arrival: Arrival, demand: Demand, ulpdu: &Ulpdu<'_>) -> Verdict {
+    fn place(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &Ulpdu<'_>) -> Verdict {
         loop {
-            let verdict = self.above.locate(arrival, demand, ulpdu.length() as u32, ulpdu.head);
+            let verdict = self.above.locate(arrival, constraint, ulpdu.length() as u32, ulpdu.head);
             let placement = match &verdict {
                 Judgement::Place(placement) => placement,
                 Judgement::Drop => return Verdict::Duplicate,

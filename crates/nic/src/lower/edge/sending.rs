@@ -8,10 +8,10 @@ use weft_memory::{MemoryError, Registry};
 use weft_rdmap::SegmentPayload;
 
 use super::fences::Fences;
-use super::outbox::{self, Outbox, Run, Waiting, Ways};
+use super::outbox::{self, GsoBatch, Outbox, Paths, Waiting};
 use super::state::{Edge, Phase, Running};
 use super::wire::{COPY_ALL, Parts};
-use crate::lower::{Above, Io, SendError, SendFailure, Sent, StreamGuard};
+use crate::lower::{Io, SendError, SendFailure, Sent, StreamGuard, StreamSink};
 
 /// The longest segment: a datagram's, with room for what stands before it.
 const MOST: u32 = 60 * 1024;
@@ -89,9 +89,9 @@ impl Source for Segments<'_> {
 
 /// Sends the datagrams of the outbox, as far as the ports take them. Returns their bytes.
 fn send_batch(
-    (ways, name): (Ways<'_>, u64),
+    (paths, name): (Paths<'_>, u64),
     waiting: &mut Waiting,
-    runs: &mut Vec<Run>,
+    runs: &mut Vec<GsoBatch>,
     io: &mut Io<'_, impl AsMut<Outbox>>,
     failures: &mut Vec<SendFailure>,
 ) -> Result<usize, MemoryError> {
@@ -100,17 +100,17 @@ fn send_batch(
     let laid = io.scratch.as_mut();
     if let Some((bytes, run)) = laid.whole().filter(|_| is_own) {
         let wire = (Parts::of(bytes), &[run][..]);
-        let (taken, calls) = outbox::send(ways, wire, waiting, (io.datagrams, io.registry), tell);
+        let (taken, calls) = outbox::send(paths, wire, waiting, (io.datagrams, io.registry), tell);
         io.counters.sends += calls;
         io.counters.sent_wire_bytes += taken as u64;
         return Ok(bytes.len());
     }
-    let (posted, posted_bytes) = laid.post(ways, name, io.datagrams);
+    let (posted, posted_bytes) = laid.post(paths, name, io.datagrams);
     // Who serves a port for others takes bytes alone.
     let threshold = if is_own { io.settings.gather_threshold } else { COPY_ALL };
     laid.lay_out(posted, io.registry, threshold, runs)?;
     let wire = &laid.wire;
-    let (taken, calls) = outbox::send(ways, (wire.parts(), runs), waiting, (io.datagrams, io.registry), tell);
+    let (taken, calls) = outbox::send(paths, (wire.parts(), runs), waiting, (io.datagrams, io.registry), tell);
     io.counters.sends += calls;
     io.counters.sent_wire_bytes += taken as u64;
     io.counters.sent_gathered_bytes += wire.gathered_bytes();
@@ -120,7 +120,7 @@ fn send_batch(
 
 impl Edge {
     /// Sends what is due, with segments of a stream if there is one.
-    pub(super) fn flush<A: Above>(
+    pub(super) fn flush<A: StreamSink>(
         &mut self,
         above: Option<&mut A>,
         most: usize,
@@ -134,16 +134,16 @@ impl Edge {
         let port = self.port;
         let mut failures = Vec::new();
         if !self.waiting.is_empty() {
-            let ways = self.rails.ways((self.port, self.from));
-            sent.progress = self.waiting.flush(ways, io.datagrams, |what| failures.push(what));
+            let paths = self.rails.paths((self.port, self.from));
+            sent.progress = self.waiting.flush(paths, io.datagrams, |what| failures.push(what));
         }
-        let ways = self.rails.ways((self.port, self.from));
+        let paths = self.rails.paths((self.port, self.from));
         let mut above = above;
         let mut bytes = 0;
         let is_quiet = matches!(&self.phase, Phase::Running(on) if on.next == on.connection.acknowledged());
         let mut few = is_quiet.then_some(FIRST);
-        // One way that is full does not hold up the others.
-        while self.waiting.blocked().count_ones() < ways.count() as u32 && bytes < most {
+        // One path that is full does not hold up the others.
+        while self.waiting.blocked().count_ones() < paths.count() as u32 && bytes < most {
             let Phase::Running(running) = &mut self.phase else { break };
             running.connection.set_blocked(self.waiting.blocked());
             let batch = io.scratch.as_mut().batch(&io.datagrams.limits(port), running.connection.datagram_size());
@@ -168,7 +168,7 @@ impl Edge {
             }
             sent.progress = true;
             let name = running.connection.id().0;
-            let Ok(count) = send_batch((ways, name), &mut self.waiting, &mut self.runs, io, &mut failures) else {
+            let Ok(count) = send_batch((paths, name), &mut self.waiting, &mut self.runs, io, &mut failures) else {
                 // A part of the message may be on its way, and its place in the order must be filled.
                 running.connection.abort(b"memory that was to be sent is gone");
                 return Err(SendError::Memory);
@@ -193,9 +193,9 @@ impl Edge {
         let blocked = self.waiting.blocked();
         let Phase::Running(running) = &self.phase else { return };
         let own = running.connection.id().0;
-        let ways = self.rails.ways((self.port, self.from));
-        let waits = (0..ways.count() as u8).filter(|local| blocked & 1 << local != 0);
-        waits.filter_map(|local| ways.get(local)).for_each(|(port, _)| io.datagrams.wait_for_room(port, own));
+        let paths = self.rails.paths((self.port, self.from));
+        let waits = (0..paths.count() as u8).filter(|local| blocked & 1 << local != 0);
+        waits.filter_map(|local| paths.get(local)).for_each(|(port, _)| io.datagrams.wait_for_room(port, own));
     }
 
     pub(super) fn take_failures(&mut self, failures: &[SendFailure], now: Time) {
@@ -218,14 +218,14 @@ impl Edge {
     }
 
     /// Tells the stream what has left for good.
-    pub(super) fn tell_sent<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
-        let ways = self.rails.ways((self.port, self.from));
+    pub(super) fn tell_sent<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
+        let paths = self.rails.paths((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
         let (acknowledged, name) = (running.connection.acknowledged(), running.connection.id().0);
         if running.ends.front().is_none_or(|end| *end > acknowledged) && !running.release.is_held() {
             return false;
         }
-        let released = running.release.ask(acknowledged, ways, name, io.datagrams, io.now);
+        let released = running.release.ask(acknowledged, paths, name, io.datagrams, io.now);
         let mut gone = 0;
         while running.ends.front().is_some_and(|end| *end <= released) {
             running.ends.pop_front();
@@ -242,11 +242,11 @@ impl Edge {
         if !io.datagrams.any_served() {
             return;
         }
-        let ways = self.rails.ways((self.port, self.from));
+        let paths = self.rails.paths((self.port, self.from));
         if let Phase::Running(running) = &mut self.phase {
             running.release.forget();
             let name = running.connection.id().0;
-            ways.all().for_each(|(port, _)| io.datagrams.take_back(port, name));
+            paths.all().for_each(|(port, _)| io.datagrams.take_back(port, name));
         }
     }
 }

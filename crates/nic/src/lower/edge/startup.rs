@@ -15,8 +15,8 @@ use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 use super::accepted::{ANSWER_AGAIN_AFTER, AcceptedCall};
 use super::acceptor::{failed, fresh, setup_key};
 use super::fences::Fences;
-use super::kept::{Kept, REORDER_LIMIT};
 use super::outbox::Outbox;
+use super::reorder_buffer::{REORDER_LIMIT, ReorderBuffer};
 use super::state::{Calling, Deciding, Edge, Opening, Phase, Running};
 use super::tx_batch::Release;
 use crate::error::ConnectionError;
@@ -106,7 +106,7 @@ impl Running {
             connection,
             ends: VecDeque::new(),
             release: Release::default(),
-            kept: (io.settings.out_of_order == OutOfOrder::Copy).then(Box::<Kept>::default),
+            kept: (io.settings.out_of_order == OutOfOrder::Copy).then(Box::<ReorderBuffer>::default),
             next: 0,
             fences: Fences::default(),
             peer_closed: false,

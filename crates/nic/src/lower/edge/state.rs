@@ -10,13 +10,13 @@ use weft_edge::{Connection, Ending, Event};
 
 use super::accepted::AcceptedCall;
 use super::fences::Fences;
-use super::kept::Kept;
-use super::outbox::{Run, Waiting};
-use super::places::Places;
+use super::outbox::{GsoBatch, Waiting};
+use super::path_table::PathTable;
+use super::reorder_buffer::ReorderBuffer;
 use super::starved::Starved;
 use super::tx_batch::Release;
 use crate::counters::Counters;
-use crate::lower::{Above, DatagramKey, Io, ReceiveError};
+use crate::lower::{DatagramKey, Io, ReceiveError, StreamSink};
 use crate::offer::Offer;
 
 /// The lower layer of one connection.
@@ -25,7 +25,7 @@ pub struct Edge {
     /// From where it is answered: where the peer has called, or what the routes say.
     pub(super) from: Option<LocalAddress>,
     /// From where further rails leave.
-    pub(super) rails: Places,
+    pub(super) rails: PathTable,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: SocketAddr,
     pub(super) phase: Phase,
@@ -36,7 +36,7 @@ pub struct Edge {
     pub(super) is_displaced: bool,
     /// It leaves from another one, which is not known yet.
     pub(super) has_moved: bool,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<GsoBatch>,
 }
 
 /// How far it has come.
@@ -75,7 +75,7 @@ pub(super) struct Running {
     /// Up to where they may complete.
     pub(super) release: Release,
     /// Segments that came before their turn, if they are kept.
-    pub(super) kept: Option<Box<Kept>>,
+    pub(super) kept: Option<Box<ReorderBuffer>>,
     /// Where the next one starts.
     pub(super) next: u64,
     pub(super) fences: Fences,
@@ -120,7 +120,7 @@ impl Edge {
         Self {
             port,
             from: None,
-            rails: Places::default(),
+            rails: PathTable::default(),
             local: None,
             remote,
             phase,
@@ -186,7 +186,7 @@ impl Edge {
     }
 
     /// Times of an established connection.
-    pub(super) fn handle_times<A: Above>(&mut self, above: Option<&mut A>, now: Time) {
+    pub(super) fn handle_times<A: StreamSink>(&mut self, above: Option<&mut A>, now: Time) {
         let Some(running) = self.running() else { return };
         if let Some(above) = above {
             running.poll_receives(above, now);
@@ -217,7 +217,7 @@ impl Edge {
 
 impl Running {
     /// Lets the peer go on if there are receives for what was refused.
-    pub(super) fn poll_receives<A: Above>(&mut self, above: &mut A, now: Time) {
+    pub(super) fn poll_receives<A: StreamSink>(&mut self, above: &mut A, now: Time) {
         let Some(starved) = &mut self.starved else { return };
         // A message that is kept here is tried again, in its turn, before the peer sends more.
         let is_stuck = self.kept.as_ref().is_some_and(|kept| kept.is_stuck);

@@ -9,7 +9,7 @@ use weft_base::{DatagramBatch, DatagramLimits, DatagramPort, Ecn, LocalAddress, 
 use weft_edge::Datagram;
 use weft_memory::Registry;
 
-use super::outbox::{Outbox, Run, Ways, outcome};
+use super::outbox::{GsoBatch, Outbox, Paths, outcome};
 use super::wire::{COPY_ALL, Wire, lay};
 use crate::lower::{DatagramKey, Leaving, SendFailure, ServedPorts, TxBatch};
 use crate::settings::Rails;
@@ -37,7 +37,7 @@ impl EdgeTxBatch {
         self.datagrams.clear();
     }
 
-    /// Takes the datagrams of a batch that leave by this way. Returns their bytes.
+    /// Takes the datagrams of a batch that leave by this path. Returns their bytes.
     fn pack(&mut self, batch: &weft_edge::Batch, local: u8) -> usize {
         let mut bytes = 0;
         for datagram in batch.datagrams.iter().filter(|datagram| datagram.local == local) {
@@ -82,12 +82,12 @@ impl TxBatch for EdgeTxBatch {
 
 impl Outbox {
     /// Gives the batch's datagrams to the engines that serve the ports they leave by, where that is another one and it
-    /// takes them now. Returns which ways that were, as bits, and the bytes.
-    pub(super) fn post(&self, ways: Ways<'_>, name: u64, ports: &mut dyn ServedPorts) -> (u16, usize) {
+    /// takes them now. Returns which paths that were, as bits, and the bytes.
+    pub(super) fn post(&self, paths: Paths<'_>, name: u64, ports: &mut dyn ServedPorts) -> (u16, usize) {
         let (mut posted, mut bytes) = (0, 0);
         let Some(batch) = self.batch.as_ref().filter(|_| ports.any_served()) else { return (posted, bytes) };
         for local in self.locals() {
-            let Some((port, from)) = ways.get(local) else { continue };
+            let Some((port, from)) = paths.get(local) else { continue };
             let taken = ports.post(port, &mut |tx_batch| {
                 let tx_batch: &mut EdgeTxBatch =
                     tx_batch.downcast_mut().expect("an engine's tx_batches are its lower layer's");
@@ -106,8 +106,8 @@ pub struct EdgeLeaving {
     name: u64,
     from: Option<LocalAddress>,
     wire: Wire,
-    runs: VecDeque<Run>,
-    laid: Vec<Run>,
+    runs: VecDeque<GsoBatch>,
+    laid: Vec<GsoBatch>,
 }
 
 impl Leaving for EdgeLeaving {
@@ -144,12 +144,12 @@ impl Leaving for EdgeLeaving {
             let most = (limits.batch_bytes / segment).clamp(1, limits.batch_datagrams.max(1)) * segment;
             let bytes = &self.wire.bytes()[run.bytes.clone()];
             let bytes = &bytes[..bytes.len().min(most as usize)];
-            let (to, ecn) = (run.course.to.into(), Ecn::from_bits(run.course.ecn));
+            let (to, ecn) = (run.tx_key.to.into(), Ecn::from_bits(run.tx_key.ecn));
             let batch = DatagramBatch { to, from: self.from, segment_size: segment, ecn };
             calls += 1;
             let result = port.send(&batch, &[Piece::Bytes(bytes)]);
             let Some(taken) =
-                outcome(&result, bytes.len(), segment, run.course, &mut |failure| tell(self.name, failure))
+                outcome(&result, bytes.len(), segment, run.tx_key, &mut |failure| tell(self.name, failure))
             else {
                 break;
             };
@@ -173,8 +173,8 @@ pub(super) fn has_good_payload(datagram: &[u8]) -> bool {
     })
 }
 
-/// Up to where work requests may complete. What the peer has acknowledged is sent no more, but a transmit batch that was posted
-/// before may wait at its port yet, and then reads the memory of a request: that has not completed before.
+/// Up to where work requests may complete. What the peer has acknowledged is sent no more, but a transmit batch that
+/// was posted before may wait at its port yet, and then reads the memory of a request: that has not completed before.
 #[derive(Debug, Default)]
 pub(super) struct Release {
     released: u64,
@@ -195,7 +195,7 @@ impl Release {
     pub(super) fn ask(
         &mut self,
         acknowledged: u64,
-        ways: Ways<'_>,
+        paths: Paths<'_>,
         name: u64,
         ports: &mut dyn ServedPorts,
         now: Time,
@@ -205,7 +205,7 @@ impl Release {
         }
         while self.released < acknowledged {
             let held = self.next.get_or_insert_with(|| {
-                let marks = ways.all().filter_map(|(port, _)| Some((port, ports.posted(port)?))).collect();
+                let marks = paths.all().filter_map(|(port, _)| Some((port, ports.posted(port)?))).collect();
                 Held { upto: acknowledged, marks, since: now }
             });
             held.marks.retain(|(port, mark)| !ports.have_left(*port, *mark, name));
@@ -309,10 +309,10 @@ mod tests {
     fn what_no_other_engine_serves_completes_at_once() {
         let mut ports = Ports::new(&[0, 0]);
         let rails = ports.rails();
-        let ways = Ways { first: (ports.keys[0], None), others: &rails };
+        let paths = Paths { first: (ports.keys[0], None), others: &rails };
         let mut release = Release::default();
         for acknowledged in [0, 10, 25] {
-            assert_eq!(release.ask(acknowledged, ways, NAME, &mut ports, START), acknowledged);
+            assert_eq!(release.ask(acknowledged, paths, NAME, &mut ports, START), acknowledged);
         }
         assert!(!release.is_held() && release.next_timeout().is_none());
     }
@@ -321,21 +321,21 @@ mod tests {
     fn nothing_completes_before_the_tx_batches_have_left_that_were_posted_before_it_was_acknowledged() {
         let mut ports = Ports::new(&[0, 3, 2]);
         let rails = ports.rails();
-        let ways = Ways { first: (ports.keys[0], None), others: &rails };
+        let paths = Paths { first: (ports.keys[0], None), others: &rails };
         let mut release = Release::default();
-        assert_eq!(release.ask(10, ways, NAME, &mut ports, START), 0);
+        assert_eq!(release.ask(10, paths, NAME, &mut ports, START), 0);
         assert!(release.is_held());
         // More is acknowledged, and posted: it waits for its own turn.
         ports.posted = vec![0, 9, 2];
-        assert_eq!(release.ask(20, ways, NAME, &mut ports, START), 0);
+        assert_eq!(release.ask(20, paths, NAME, &mut ports, START), 0);
         ports.left = vec![0, 3, 1];
-        assert_eq!(release.ask(20, ways, NAME, &mut ports, START), 0, "one of them has not");
+        assert_eq!(release.ask(20, paths, NAME, &mut ports, START), 0, "one of them has not");
         ports.left = vec![0, 3, 2];
-        assert_eq!(release.ask(20, ways, NAME, &mut ports, START), 10);
+        assert_eq!(release.ask(20, paths, NAME, &mut ports, START), 10);
         ports.left = vec![0, 8, 2];
-        assert_eq!(release.ask(20, ways, NAME, &mut ports, START), 10);
+        assert_eq!(release.ask(20, paths, NAME, &mut ports, START), 10);
         ports.left = vec![0, 9, 2];
-        assert_eq!(release.ask(20, ways, NAME, &mut ports, START), 20);
+        assert_eq!(release.ask(20, paths, NAME, &mut ports, START), 20);
         assert!(!release.is_held() && ports.taken_back.is_empty());
     }
 
@@ -343,16 +343,16 @@ mod tests {
     fn what_does_not_leave_is_taken_back() {
         let mut ports = Ports::new(&[1, 1]);
         let rails = ports.rails();
-        let ways = Ways { first: (ports.keys[0], None), others: &rails };
+        let paths = Paths { first: (ports.keys[0], None), others: &rails };
         let mut release = Release::default();
-        assert_eq!(release.ask(10, ways, NAME, &mut ports, START), 0);
+        assert_eq!(release.ask(10, paths, NAME, &mut ports, START), 0);
         let due = release.next_timeout().unwrap();
         assert_eq!(due, START + TAKE_BACK_AFTER);
         ports.left[0] = 1;
-        assert_eq!(release.ask(10, ways, NAME, &mut ports, Time::from_nanos(due.as_nanos() - 1)), 0);
+        assert_eq!(release.ask(10, paths, NAME, &mut ports, Time::from_nanos(due.as_nanos() - 1)), 0);
         assert!(ports.taken_back.is_empty());
-        release.ask(10, ways, NAME, &mut ports, due);
+        release.ask(10, paths, NAME, &mut ports, due);
         assert_eq!(ports.taken_back, [ports.keys[1]], "the other one has sent its own");
-        assert_eq!(release.ask(10, ways, NAME, &mut ports, due), 10);
+        assert_eq!(release.ask(10, paths, NAME, &mut ports, due), 10);
     }
 }

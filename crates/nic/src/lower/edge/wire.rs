@@ -9,7 +9,7 @@ use weft_edge::Datagram;
 use weft_memory::{MemoryError, Registry};
 use weft_wire::Crc32c;
 
-use super::outbox::{Course, Run};
+use super::outbox::{GsoBatch, TxKey};
 
 /// A threshold that lets nothing be sent from where it is.
 pub(super) const COPY_ALL: u32 = u32::MAX;
@@ -91,7 +91,7 @@ impl Wire {
 /// is, if it may.
 pub(super) fn lay(
     wire: &mut Wire,
-    runs: &mut Vec<Run>,
+    runs: &mut Vec<GsoBatch>,
     datagram: &Datagram,
     (pieces, bytes): (&[weft_edge::Piece], &[u8]),
     registry: &Registry,
@@ -106,7 +106,7 @@ pub(super) fn lay(
     debug_assert_eq!(length, datagram.length);
     let Datagram { to, local, rail, ecn, .. } = *datagram;
     let laid = Laid { bytes: start..wire.used, memory: memory..wire.memory.len(), length: length as u32 };
-    add(runs, laid, Course { to, local, rail, ecn });
+    add(runs, laid, TxKey { to, local, rail, ecn });
     Ok(())
 }
 
@@ -150,10 +150,10 @@ struct Laid {
 }
 
 /// Adds a datagram to the run before it, if all of that have its size.
-fn add(runs: &mut Vec<Run>, laid: Laid, course: Course) {
+fn add(runs: &mut Vec<GsoBatch>, laid: Laid, tx_key: TxKey) {
     let Laid { bytes, memory, length } = laid;
     if let Some(run) = runs.last_mut()
-        && run.course == course
+        && run.tx_key == tx_key
         && run.last == run.segment
         && length <= run.segment
         && memory.end - run.memory.start <= MOST_SLICES
@@ -162,7 +162,7 @@ fn add(runs: &mut Vec<Run>, laid: Laid, course: Course) {
         run.last = length;
         return;
     }
-    runs.push(Run { bytes, memory, segment: length, course, last: length });
+    runs.push(GsoBatch { bytes, memory, segment: length, tx_key, last: length });
 }
 
 /// Bytes, and memory between them.
@@ -183,7 +183,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Those of a run.
-    pub(super) fn of_run(self, run: &Run) -> Self {
+    pub(super) fn of_run(self, run: &GsoBatch) -> Self {
         let (bytes, memory) = (&self.bytes[run.bytes.clone()], self.memory.get(run.memory.clone()).unwrap_or_default());
         Self { bytes, start: run.bytes.start, memory, skip: 0 }
     }
@@ -322,8 +322,8 @@ mod tests {
         }
     }
 
-    /// Datagrams of one way with a header of 9 bytes and these slices as payload, laid out.
-    fn lay_out(memory: &Memory, datagrams: &[&[Slice]], threshold: u32) -> (Wire, Vec<Run>) {
+    /// Datagrams of one path with a header of 9 bytes and these slices as payload, laid out.
+    fn lay_out(memory: &Memory, datagrams: &[&[Slice]], threshold: u32) -> (Wire, Vec<GsoBatch>) {
         let (mut wire, mut runs) = (Wire::default(), Vec::new());
         let bytes = *b"a header;inline";
         for slices in datagrams {

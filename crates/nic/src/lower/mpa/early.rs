@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use weft_base::{Lending, NoDigest, Received, Segmented, StreamPosition};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, Reassembler, ReassemblerLimits};
-use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict, Violation};
+use weft_rdmap::{Arrival, HEAD_LENGTH, OrderConstraint, Placement, Verdict, Violation};
 
 use super::bytes::Bytes;
 use super::held::HeldGather;
 use super::receive::count_received;
 use super::staging::Pool;
-use crate::lower::{Above, Got, Io, ReceiveError};
+use crate::lower::{Got, Io, ReceiveError, StreamSink};
 
 /// FPDUs that a stream places before their turn. Further ones are kept.
 pub(super) const REORDER_LIMIT: usize = 1024;
@@ -147,7 +147,7 @@ impl EarlyReceiver {
     }
 
     /// Takes all that has come, and places every FPDU that is whole then.
-    pub(super) fn receive<P: Segmented + Lending, A: Above>(
+    pub(super) fn receive<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -195,7 +195,7 @@ struct Pass<'a, 'b, A, S> {
     error: Option<ReceiveError>,
 }
 
-impl<A: Above, S> Pass<'_, '_, A, S> {
+impl<A: StreamSink, S> Pass<'_, '_, A, S> {
     const fn has_ended(&self) -> bool {
         self.is_over || self.error.is_some()
     }
@@ -261,7 +261,7 @@ impl<A: Above, S> Pass<'_, '_, A, S> {
         let mut scratch = [0; HEAD_LENGTH];
         let head = ulpdu.head(&mut scratch);
         loop {
-            let verdict = self.above.locate(arrival, Demand::default(), ulpdu.length(), head);
+            let verdict = self.above.locate(arrival, OrderConstraint::default(), ulpdu.length(), head);
             let placement = match &verdict {
                 Verdict::Place(placement) => placement,
                 Verdict::Drop => return true,

@@ -33,8 +33,8 @@ use self::startup::Start;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, Accepted, DatagramKey, Datagrams, Drained, Got, Io, Passed, Pollable, Readiness, ReceiveError, Segments,
-    SendError, Sent, Setup, StartStep, StreamCell, Undecided,
+    Accepted, DatagramKey, Datagrams, Drained, Got, Io, Passed, Pollable, Readiness, ReceiveError, Segments, SendError,
+    Sent, Setup, StartStep, StreamCell, StreamSink, Undecided,
 };
 use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -76,7 +76,7 @@ impl Inbound {
         matches!(self, Self::InOrder(receiver) if receiver.is_verdict_pending())
     }
 
-    fn receive<P: Segmented + Lending, A: Above>(
+    fn receive<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -209,7 +209,7 @@ impl<N: Network, S: AsMut<Pool>> Setup<N, S> for Mpa<N::Port> {
 }
 
 impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
-    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
+    fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         match &mut self.layer {
             // A refused frame is still coming: nothing goes out before the word on it.
             Layer::Plain(plain) if plain.receiver.is_verdict_pending() => Ok(Sent::default()),
@@ -219,7 +219,7 @@ impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
         }
     }
 
-    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
+    fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
         let got = match &mut self.layer {
             Layer::Plain(plain) => plain.receiver.receive(&mut self.bytes, above, io),
             Layer::Staged(staged) => staged.receive(&mut self.bytes, above, io),
@@ -229,7 +229,7 @@ impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
         got
     }
 
-    fn pass_packet<A: Above>(
+    fn pass_packet<A: StreamSink>(
         &mut self,
         above: &mut A,
         most: usize,
@@ -244,7 +244,7 @@ impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
         }
     }
 
-    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
+    fn pass_request<A: StreamSink>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
         match &mut self.layer {
             Layer::Plain(plain) if !plain.receiver.is_verdict_pending() => {
                 plain.sender.pass_request(&mut self.bytes, above, &request.operation, io)

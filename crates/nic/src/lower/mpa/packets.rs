@@ -15,14 +15,14 @@ use super::bytes::Bytes;
 use super::outgoing::Outgoing;
 use super::send::{FRAME_OVERHEAD, Sender};
 use super::staging::Pool;
-use crate::lower::{Above, Io, MOST_PASSED, Passed};
+use crate::lower::{Io, MOST_PASSED, Passed, StreamSink};
 
 /// What stands before a packet in its frame.
 const BEFORE: usize = LENGTH_FIELD + UNTAGGED_LENGTH;
 
 impl Sender {
     /// Has a packet of at most `most` bytes written straight into its frame.
-    pub(super) fn pass_packet<A: Above>(
+    pub(super) fn pass_packet<A: StreamSink>(
         &mut self,
         outgoing: &mut Outgoing,
         above: &mut A,
@@ -57,7 +57,7 @@ impl Sender {
     }
 
     /// Sends a short request at once, or leaves everything as it was.
-    pub(super) fn pass_request<P: Segmented, A: Above>(
+    pub(super) fn pass_request<P: Segmented, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,

@@ -9,7 +9,7 @@ use core::ops::Range;
 use weft_base::{Digest, Gather, Lending, NoDigest, PortError, ReceivePiece, Received, Segmented};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, FrameHead, Peek, check_tail};
-use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict};
+use weft_rdmap::{Arrival, HEAD_LENGTH, OrderConstraint, Placement, Verdict};
 use weft_wire::Crc32c;
 use weft_wire::lent::{self, LentSegment};
 use weft_wire::terminate::TerminateCode;
@@ -17,7 +17,7 @@ use weft_wire::terminate::TerminateCode;
 use super::bytes::Bytes;
 use super::held::HeldGather;
 use super::staging::{BUFFER_BYTES, Pool, Staging};
-use crate::lower::{Above, Got, Io, ReceiveError};
+use crate::lower::{Got, Io, ReceiveError, StreamSink};
 use crate::settings::Verify;
 
 /// What is read behind a large frame: enough for the head of the next, too little to be worth a copy.
@@ -153,7 +153,7 @@ impl Receiver {
     }
 
     /// Reads once, and handles every frame that is whole then.
-    pub(super) fn receive<P: Segmented + Lending, A: Above>(
+    pub(super) fn receive<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -177,7 +177,7 @@ impl Receiver {
     }
 
     /// Reads once, with nothing staged, and handles each frame where it was read to. What is no whole frame is staged.
-    fn receive_short<P: Segmented + Lending, A: Above>(
+    fn receive_short<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         short: &mut [u8],
@@ -212,7 +212,7 @@ impl Receiver {
         self.process(bytes, above, io)
     }
 
-    fn read<P: Segmented + Lending, A: Above>(
+    fn read<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -230,7 +230,7 @@ impl Receiver {
     }
 
     /// Handles what has been staged, frame by frame.
-    fn process<P: Segmented + Lending, A: Above>(
+    fn process<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -263,7 +263,7 @@ impl Receiver {
     }
 
     /// A whole frame is staged: check it, copy it to its place, count it.
-    fn place<P: Segmented + Lending, A: Above>(
+    fn place<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         head: &FrameHead,
         frame: &Frame<'_>,
@@ -329,7 +329,7 @@ impl Receiver {
     }
 
     /// The head of a frame is staged, but not all of it. If the rest is large, it is read straight into its place.
-    fn begin_direct<A: Above>(
+    fn begin_direct<A: StreamSink>(
         &mut self,
         head: &FrameHead,
         staging: &mut Staging,
@@ -368,7 +368,7 @@ impl Receiver {
     }
 
     /// More of a large frame has come. Returns whether it is whole, and counted.
-    fn finish_direct<A: Above>(
+    fn finish_direct<A: StreamSink>(
         &mut self,
         staging: &mut Staging,
         above: &mut A,
@@ -432,7 +432,7 @@ impl Direct {
 }
 
 /// A segment is here but its payload, which the peer lends: brings that to its place.
-fn borrow<P: Segmented + Lending, A: Above>(
+fn borrow<P: Segmented + Lending, A: StreamSink>(
     head: &FrameHead,
     ulpdu: &[u8],
     port: &mut P,
@@ -443,7 +443,7 @@ fn borrow<P: Segmented + Lending, A: Above>(
     let segment = LentSegment::parse(ulpdu).ok_or(broken)?;
     let length = segment.payload + segment.header.len() as u32;
     let start = &segment.header[..HEAD_LENGTH.min(segment.header.len())];
-    let verdict = above.locate(arrival_of(head), Demand::default(), length, start);
+    let verdict = above.locate(arrival_of(head), OrderConstraint::default(), length, start);
     let placement = place_in(&verdict)?;
     if placement.header_length as usize != segment.header.len() || placement.sink.length() != segment.payload {
         return Err(broken);
@@ -465,10 +465,10 @@ fn arrival_of(head: &FrameHead) -> Arrival {
 
 /// Asks the stream where a segment belongs.
 #[inline]
-pub(super) fn locate<A: Above>(above: &mut A, head: &FrameHead, bytes: &[u8]) -> Verdict {
+pub(super) fn locate<A: StreamSink>(above: &mut A, head: &FrameHead, bytes: &[u8]) -> Verdict {
     let mut scratch = [0; HEAD_LENGTH];
     let start = head.head(bytes, &mut scratch);
-    above.locate(arrival_of(head), Demand::default(), head.ulpdu_length, start)
+    above.locate(arrival_of(head), OrderConstraint::default(), head.ulpdu_length, start)
 }
 
 /// The place of a segment of an ordered stream, or why there is none.
@@ -484,14 +484,14 @@ pub(super) fn place_in(verdict: &Verdict) -> Result<&Placement, ReceiveError> {
 }
 
 /// The memory has refused. If the peer may not write there any more, it is told so.
-pub(super) fn blame<A: Above>(above: &mut A, placement: &Placement) -> ReceiveError {
+pub(super) fn blame<A: StreamSink>(above: &mut A, placement: &Placement) -> ReceiveError {
     match above.stream().recheck(placement) {
         Ok(()) => ReceiveError::Memory,
         Err(_) => ReceiveError::Judged,
     }
 }
 
-pub(super) fn count_copied<A: Above>(
+pub(super) fn count_copied<A: StreamSink>(
     placement: &Placement,
     above: &mut A,
     io: &mut Io<'_, impl AsMut<Pool>>,
@@ -504,7 +504,7 @@ pub(super) fn count_copied<A: Above>(
 }
 
 /// The payload is in place and the CRC was good.
-fn count<A: Above>(
+fn count<A: StreamSink>(
     placement: &Placement,
     above: &mut A,
     io: &mut Io<'_, impl AsMut<Pool>>,

@@ -12,7 +12,7 @@ use super::bytes::Bytes;
 use super::held::HeldGather;
 use super::outgoing::Outgoing;
 use super::staging::Pool;
-use crate::lower::{Above, Io, SendError, Sent};
+use crate::lower::{Io, SendError, Sent, StreamSink};
 
 /// Bytes beyond header and payload that a frame may have in the buffer: length, pad, CRC.
 pub(super) const FRAME_OVERHEAD: usize = 16;
@@ -104,7 +104,7 @@ impl Sender {
     }
 
     /// Lays out frames and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
-    pub(super) fn transmit<P: Segmented + Lending, A: Above>(
+    pub(super) fn transmit<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,

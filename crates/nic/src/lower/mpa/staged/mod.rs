@@ -42,7 +42,7 @@ use self::stage::Stage;
 use super::bytes::{Bytes, Framing};
 use super::receive::{FrameReader, blame, copy_frame, count_copied, locate, place_in};
 use super::staging::{Pool, Staging};
-use crate::lower::{Above, Got, Io, ReceiveError, SendError, Sent, StreamCell};
+use crate::lower::{Got, Io, ReceiveError, SendError, Sent, StreamCell, StreamSink};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::{Coupling, Split};
 
@@ -95,7 +95,7 @@ impl Staged {
         self.pipeline.clear();
     }
 
-    pub(super) fn transmit<P: Segmented + Lending, A: Above>(
+    pub(super) fn transmit<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -109,7 +109,7 @@ impl Staged {
         Ok(Sent { progress, cut_short: false })
     }
 
-    pub(super) fn receive<P: Segmented + Lending, A: Above>(
+    pub(super) fn receive<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
         above: &mut A,
@@ -122,7 +122,7 @@ impl Staged {
         }
     }
 
-    fn process<A: Above>(
+    fn process<A: StreamSink>(
         &mut self,
         staging: &mut Staging,
         above: &mut A,
@@ -158,7 +158,7 @@ impl Staged {
     }
 
     /// A whole frame has gone through the stages: judge it, copy its payload to its place, count it.
-    fn place<A: Above>(
+    fn place<A: StreamSink>(
         &mut self,
         head: &FrameHead,
         frame: &Frame<'_>,

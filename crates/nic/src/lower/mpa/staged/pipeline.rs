@@ -12,7 +12,7 @@ use super::checksum::Checksum;
 use super::fetch::{self, Processing};
 use super::sending::Sending;
 use super::stage::Stage;
-use crate::lower::{Above, Io, SendError};
+use crate::lower::{Io, SendError, StreamSink};
 use crate::settings::{Coupling, Split};
 
 /// The way out of a connection whose NIC does part of its host's work.
@@ -83,7 +83,7 @@ impl Pipeline {
     }
 
     /// Lets the tasks work until the port takes no more or nothing is left. Returns whether anything was done.
-    pub(super) fn run<P: Port, A: Above>(
+    pub(super) fn run<P: Port, A: StreamSink>(
         &mut self,
         above: &mut A,
         port: &mut P,
@@ -131,7 +131,7 @@ impl Pipeline {
 
     /// Looks at the rings. What is furthest on its way goes first once it is worth a call; before that, what can still
     /// be added to it.
-    fn choose<A: Above>(&self, above: &mut A, port_is_full: bool) -> Option<Turn> {
+    fn choose<A: StreamSink>(&self, above: &mut A, port_is_full: bool) -> Option<Turn> {
         if self.sending.has_enough() && !port_is_full {
             return Some(Turn::Send);
         }
@@ -152,7 +152,7 @@ impl Pipeline {
         turn.or_else(|| (waits && !port_is_full).then_some(Turn::Send))
     }
 
-    fn fetch<A: Above>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<(), MemoryError> {
+    fn fetch<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Pool>>) -> Result<(), MemoryError> {
         let mut stage = self.stage.lock();
         let mut stream = above.stream();
         match &self.first {

@@ -4,33 +4,33 @@ use weft_nic::{RemotePiece, RemotePlace, SendPost, TransferPost};
 use weft_window::{Access, Block, Request};
 use weft_wire::window::Notice;
 
-use super::operation::{Context, Deed, Gather, Laid, Operation, Post, atomics};
+use super::operation::{Context, Gather, Operation, Post, Strided, StridedOp, atomics};
 use super::packed;
-use super::side::Hands;
+use super::side::PostBuilder;
 use super::{Combine, Element, Error, Layout, LayoutError, Place, Window};
 
 /// Blocks that are written by one request to the endpoint: it keeps its room for requests, and completes once.
 const PIECES: usize = 64;
 
-impl Hands<'_, '_> {
+impl PostBuilder<'_, '_> {
     /// Posts what an update of many blocks becomes. With a `notice` the target counts it, once.
     pub(super) fn update_laid(
         &mut self,
         request: Request,
         access: Access,
-        laid: Laid,
+        strided: Strided,
         notice: Option<u32>,
         count: u32,
     ) {
         let before = self.posting.outbox.len();
-        let Laid { layout, deed, packed } = laid;
-        match deed {
-            Deed::Put(bytes) if packed => self.pack(request, access, &layout, &bytes, notice),
-            Deed::Put(bytes) => self.write_blocks(request, access, &layout, &bytes, (notice, count)),
-            Deed::Accumulate { element, combine, operands } => {
+        let Strided { layout, op, packed } = strided;
+        match op {
+            StridedOp::Put(bytes) if packed => self.pack(request, access, &layout, &bytes, notice),
+            StridedOp::Put(bytes) => self.write_blocks(request, access, &layout, &bytes, (notice, count)),
+            StridedOp::Accumulate { element, combine, operands } => {
                 self.combine_blocks(request, access, &layout, &operands, (element, combine));
             }
-            Deed::Get => {}
+            StridedOp::Get => {}
         }
         let parts = (self.posting.outbox.len() - before) as u32;
         let Some(pending) = self.pending[request.index()].as_mut() else { return };
@@ -157,7 +157,7 @@ impl Window {
                 let Place { core, id, .. } = &self.place;
                 core.begin(*id, rank, offset.wrapping_add(block.offset), Operation::Message(bytes))
             }
-            _ => self.begin_laid(rank, offset, to, Deed::Put(bytes)),
+            _ => self.begin_strided(rank, offset, to, StridedOp::Put(bytes)),
         }
     }
 
@@ -167,7 +167,7 @@ impl Window {
     /// # Errors
     /// As [`Window::put`].
     pub fn get_layout(&mut self, rank: usize, offset: u64, from: &Layout) -> Result<Request, Error> {
-        self.begin_laid(rank, offset, from, Deed::Get)
+        self.begin_strided(rank, offset, from, StridedOp::Get)
     }
 
     /// Combines the elements at the blocks of `from` in `operands` with those at the blocks of `to`, from byte `offset`
@@ -187,15 +187,15 @@ impl Window {
         from: &Layout,
     ) -> Result<Request, Error> {
         let operands = packed_from(to, operands, from)?;
-        self.begin_laid(rank, offset, to, Deed::Accumulate { element, combine, operands })
+        self.begin_strided(rank, offset, to, StridedOp::Accumulate { element, combine, operands })
     }
 
-    fn begin_laid(&mut self, rank: usize, offset: u64, layout: &Layout, deed: Deed) -> Result<Request, Error> {
+    fn begin_strided(&mut self, rank: usize, offset: u64, layout: &Layout, op: StridedOp) -> Result<Request, Error> {
         let Place { core, id, .. } = &self.place;
         let packs = core.with(*id, |side| side.machine.is_open() && layout.is_finer_than(side.pack_below));
-        let packed = packs && matches!(deed, Deed::Put(_));
-        let laid = Laid { layout: layout.clone(), deed, packed };
-        core.begin(*id, rank, offset, Operation::Laid(laid))
+        let packed = packs && matches!(op, StridedOp::Put(_));
+        let strided = Strided { layout: layout.clone(), op, packed };
+        core.begin(*id, rank, offset, Operation::Strided(strided))
     }
 }
 

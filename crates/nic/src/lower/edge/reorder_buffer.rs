@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use weft_rdmap::{Arrival, Demand};
+use weft_rdmap::{Arrival, OrderConstraint};
 
 /// Segments that a stream places before their turn.
 pub(super) const REORDER_LIMIT: usize = 1024;
@@ -13,13 +13,13 @@ pub(super) const REORDER_LIMIT: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) arrival: Arrival,
-    pub(super) demand: Demand,
+    pub(super) constraint: OrderConstraint,
     pub(super) ulpdu: Vec<u8>,
 }
 
 /// Segments, by position. They may overlap: the stream leaves out what it has.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ReorderBuffer {
     list: VecDeque<Segment>,
     /// Memory of such as have had their turn: as much as was ever needed at a time.
     spare: Vec<Vec<u8>>,
@@ -27,13 +27,13 @@ pub(super) struct Kept {
     pub(super) is_stuck: bool,
 }
 
-impl Kept {
+impl ReorderBuffer {
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Keeps a copy of a segment. `None`: there are as many as there may be. Otherwise whether it is new.
-    pub(super) fn keep(&mut self, arrival: Arrival, demand: Demand, ulpdu: &[u8]) -> Option<bool> {
+    pub(super) fn keep(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &[u8]) -> Option<bool> {
         let at = self.list.partition_point(|other| other.arrival.start < arrival.start);
         let mut beside = self.list.range(at..).take_while(|other| other.arrival.start == arrival.start);
         if beside.any(|other| other.arrival.end >= arrival.end) {
@@ -44,7 +44,7 @@ impl Kept {
         }
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.extend_from_slice(ulpdu);
-        self.list.insert(at, Segment { arrival, demand, ulpdu: copy });
+        self.list.insert(at, Segment { arrival, constraint, ulpdu: copy });
         Some(true)
     }
 
@@ -77,13 +77,17 @@ mod tests {
 
     #[test]
     fn what_is_kept_comes_out_in_order_once() {
-        let mut kept = Kept::default();
+        let mut kept = ReorderBuffer::default();
         for (start, byte) in [(30, 3), (10, 1), (20, 2)] {
-            assert_eq!(kept.keep(arrival(start, start + 10), Demand::default(), &[byte; 4]), Some(true));
+            assert_eq!(kept.keep(arrival(start, start + 10), OrderConstraint::default(), &[byte; 4]), Some(true));
         }
-        assert_eq!(kept.keep(arrival(20, 30), Demand::default(), &[9; 4]), Some(false), "it is there");
-        assert_eq!(kept.keep(arrival(20, 25), Demand::default(), &[9; 4]), Some(false), "and a part of it with it");
-        assert_eq!(kept.keep(arrival(20, 40), Demand::default(), &[4; 4]), Some(true), "a longer one is news");
+        assert_eq!(kept.keep(arrival(20, 30), OrderConstraint::default(), &[9; 4]), Some(false), "it is there");
+        assert_eq!(
+            kept.keep(arrival(20, 25), OrderConstraint::default(), &[9; 4]),
+            Some(false),
+            "and a part of it with it"
+        );
+        assert_eq!(kept.keep(arrival(20, 40), OrderConstraint::default(), &[4; 4]), Some(true), "a longer one is news");
         assert!(kept.take(9).is_none());
         let mut next = 10;
         let mut out = vec![];
@@ -98,15 +102,15 @@ mod tests {
 
     #[test]
     fn as_many_as_may_be_and_no_more() {
-        let mut kept = Kept::default();
+        let mut kept = ReorderBuffer::default();
         for number in 0..REORDER_LIMIT as u64 {
-            assert_eq!(kept.keep(arrival(number + 1, number + 2), Demand::default(), &[0]), Some(true));
+            assert_eq!(kept.keep(arrival(number + 1, number + 2), OrderConstraint::default(), &[0]), Some(true));
         }
-        assert_eq!(kept.keep(arrival(5000, 5001), Demand::default(), &[0]), None);
-        assert_eq!(kept.keep(arrival(7, 8), Demand::default(), &[0]), Some(false));
+        assert_eq!(kept.keep(arrival(5000, 5001), OrderConstraint::default(), &[0]), None);
+        assert_eq!(kept.keep(arrival(7, 8), OrderConstraint::default(), &[0]), Some(false));
         let first = kept.take(1).unwrap();
         kept.put_back(first);
         assert!(kept.is_stuck && kept.take(0).is_none() && kept.take(1).is_some());
-        assert_eq!(kept.keep(arrival(5000, 5001), Demand::default(), &[0]), Some(true));
+        assert_eq!(kept.keep(arrival(5000, 5001), OrderConstraint::default(), &[0]), Some(true));
     }
 }

@@ -6,20 +6,20 @@ use arrayvec::ArrayVec;
 use weft_base::LocalAddress;
 use weft_edge::RailAddress;
 
-use super::outbox::{Way, Ways};
+use super::outbox::{Path, Paths};
 use crate::lower::{DatagramKey, RailPort};
 use crate::settings::Rails;
 
 /// The ports beside that of rail 0. The index by which the machine knows each is its place, plus 1; it keeps that as
 /// long as it is there.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct PathTable {
     pub(super) places: Vec<Option<RailPort>>,
     /// Of which of the engine's lists they are.
     pub(super) serial: u32,
 }
 
-impl Places {
+impl PathTable {
     /// Takes those of a new list.
     pub(super) fn renew<'a>(&mut self, list: impl Iterator<Item = &'a RailPort> + Clone) {
         for place in &mut self.places {
@@ -58,7 +58,7 @@ impl Places {
     }
 
     /// By the index that the machine knows them by, with that of rail 0.
-    pub(super) fn ways(&self, first: Way) -> Ways<'_> {
-        Ways { first, others: &self.places }
+    pub(super) fn paths(&self, first: Path) -> Paths<'_> {
+        Paths { first, others: &self.places }
     }
 }

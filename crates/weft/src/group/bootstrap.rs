@@ -1,4 +1,4 @@
-//! The meeting place: a thread to which each rank has a TCP connection, and which hands the bytes of all to all.
+//! The bootstrap server: a thread to which each rank has a TCP connection, and which hands the bytes of all to all.
 //!
 //! ```text
 //! a rank, first:     | "WEFTGRP1" | token 16 | rank u32 | size u32 |
@@ -22,11 +22,11 @@ const MAGIC: &[u8; 8] = b"WEFTGRP1";
 const HELLO: usize = 32;
 /// Connections beyond those of the ranks, which may be of anybody, at a time.
 const STRANGERS: usize = 64;
-/// The longest that a meeting place says when something is wrong, in bytes.
+/// The longest that a bootstrap server says when something is wrong, in bytes.
 const LONGEST: usize = 1024;
-/// How often it looks who has come, and a rank whether the meeting place is there.
+/// How often it looks who has come, and a rank whether the bootstrap server is there.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How much longer than the meeting place a rank waits, so that it hears who is missing.
+/// How much longer than the bootstrap server a rank waits, so that it hears who is missing.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What the ranks of a launch know, and nobody else.
@@ -62,7 +62,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A rank's connection to the meeting place.
+/// A rank's connection to the bootstrap server.
 pub(super) struct Client {
     stream: TcpStream,
     address: SocketAddr,
@@ -77,7 +77,7 @@ impl Client {
         token: Token,
         limit: Duration,
     ) -> Result<Self, GroupError> {
-        let wrap = |error| GroupError::Io { what: "speak with the meeting place", address: Some(address), error };
+        let wrap = |error| GroupError::Io { what: "speak with the bootstrap server", address: Some(address), error };
         let start = Instant::now();
         let mut stream = loop {
             match TcpStream::connect_timeout(&address, limit) {
@@ -97,7 +97,7 @@ impl Client {
 
     pub(super) fn all_gather(&mut self, bytes: &[u8], size: usize) -> Result<Vec<Vec<u8>>, GroupError> {
         let frame = [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat();
-        // When it fails the meeting place may have said why.
+        // When it fails the bootstrap server may have said why.
         let sent = self.stream.write_all(&frame);
         let answer = self.take_answer(size);
         answer.map_err(|error| match (sent, error) {
@@ -123,7 +123,7 @@ impl Client {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 GroupError::NoAnswer { address: self.address, waited_for: self.patience }
             }
-            _ => GroupError::Io { what: "speak with the meeting place", address: Some(self.address), error },
+            _ => GroupError::Io { what: "speak with the bootstrap server", address: Some(self.address), error },
         }
     }
 }
@@ -162,8 +162,8 @@ enum News {
     Left(usize),
 }
 
-/// The meeting place.
-pub(super) struct Hub {
+/// The bootstrap server.
+pub(super) struct Server {
     size: usize,
     limit: Duration,
     news: Receiver<News>,
@@ -172,14 +172,14 @@ pub(super) struct Hub {
     given: Vec<Option<Vec<u8>>>,
 }
 
-impl Hub {
+impl Server {
     /// Starts it in a thread of its own, which ends when all ranks have left or something is wrong.
     pub(super) fn start(listener: TcpListener, size: usize, token: Token, limit: Duration) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let (sender, news) = channel();
         let streams = (0..size).map(|_| None).collect();
-        let hub = Self { size, limit, news, streams, given: vec![None; size] };
-        thread::Builder::new().name("weft-meeting".into()).spawn(move || hub.run(listener, sender, token))?;
+        let server = Self { size, limit, news, streams, given: vec![None; size] };
+        thread::Builder::new().name("weft-bootstrap".into()).spawn(move || server.run(listener, sender, token))?;
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Hub {
             guests.fetch_sub(1, Ordering::Relaxed);
         };
         // Without a thread the rank is not let in, and named as missing.
-        let _ = thread::Builder::new().name("weft-meeting".into()).spawn(body);
+        let _ = thread::Builder::new().name("weft-bootstrap".into()).spawn(body);
     }
 
     fn note(&mut self, news: News) -> Result<(), String> {
@@ -301,7 +301,7 @@ impl Hub {
         self.say(&bytes);
     }
 
-    /// Rank 0 comes last: the meeting place may be in its process, which may end as soon as it has its answer.
+    /// Rank 0 comes last: the bootstrap server may be in its process, which may end as soon as it has its answer.
     fn say(&mut self, bytes: &[u8]) {
         // Who is gone is missed in the next round.
         self.streams.iter_mut().rev().flatten().for_each(|stream| drop(stream.write_all(bytes)));
@@ -384,8 +384,8 @@ mod tests {
         let pair = |_| (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0);
         let [(mut first, its), (mut last, others)] = [0, 1].map(pair);
         let (limit, streams) = (Duration::from_secs(60), vec![Some(its), Some(others)]);
-        let mut hub = Hub { size: 2, limit, news: channel().1, streams, given: vec![None; 2] };
-        let says = thread::spawn(move || hub.say(&vec![7; LONG]));
+        let mut server = Server { size: 2, limit, news: channel().1, streams, given: vec![None; 2] };
+        let says = thread::spawn(move || server.say(&vec![7; LONG]));
         // The last rank takes nothing yet, so nobody else is told anything.
         first.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let waits = first.peek(&mut [0]).unwrap_err().kind();

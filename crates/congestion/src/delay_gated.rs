@@ -162,7 +162,7 @@ const fn is_quarter_more(value: u64, than: u64) -> bool {
 
 /// CUBIC that cuts for congestion, not for bad luck.
 #[derive(Clone, Debug)]
-pub struct Tolerant {
+pub struct DelayGatedCubic {
     cubic: Cubic,
     model: Model,
     /// The present episode of loss has been answered.
@@ -173,7 +173,7 @@ pub struct Tolerant {
     for_losses: bool,
 }
 
-impl Tolerant {
+impl DelayGatedCubic {
     /// A flow that has sent nothing.
     #[must_use]
     pub fn new(settings: ControllerSettings) -> Self {
