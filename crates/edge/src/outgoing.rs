@@ -206,6 +206,11 @@ impl Outgoing {
         }
     }
 
+    /// From now on so many segments may be unacknowledged. Where there are more, none is taken until there are fewer.
+    pub(crate) fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// All positions below this are acknowledged.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.ring.front().map_or(self.next, |front| front.position)

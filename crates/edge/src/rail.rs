@@ -25,6 +25,10 @@ const MOST_ASKED: u64 = 44;
 /// when it has other work.
 const LATE: Duration = Duration::from_millis(2);
 
+/// How long a peer may stop receiving before its socket overflows: of a longer round trip only this much is charged to
+/// its credit.
+const PAUSE: Duration = Duration::from_millis(4);
+
 /// A new address of the peer is challenged this many times.
 const MAX_CHALLENGES: u8 = 5;
 
@@ -227,13 +231,28 @@ impl Rail {
     /// Passes the feedback of an acknowledgement or timer to the congestion controller. A window that is larger than
     /// the peer's credit is not the limit.
     pub(crate) fn settle(&mut self, now: Time) {
-        let full = self.was_full && self.window.bytes() <= self.credit;
+        let full = self.was_full && self.window.bytes() <= self.limit();
         self.window.settle(self.trip.least(), self.mtu.current() as u32, full, now);
     }
 
     /// Bytes that may be in flight. One datagram always may: a credit of 0 would never be renewed.
+    ///
+    /// The credit bounds what may wait in the peer's socket, so what a long path holds is not charged to it: of a
+    /// window, the part of the round trip that is longer than [`PAUSE`].
     pub(crate) fn limit(&self) -> u64 {
-        self.window.bytes().min(self.credit).max(self.mtu.current() as u64)
+        let (window, datagram) = (self.window.bytes(), self.mtu.current() as u64);
+        if window <= self.credit {
+            return window.max(datagram);
+        }
+        let least = self.trip.least().map_or(0, |least| nanos(least.saturating_sub(PAUSE)));
+        let on_the_path = share(window, least, self.trip.smoothed_ns().max(1));
+        window.min(self.credit + on_the_path).max(datagram)
+    }
+
+    /// Bytes of a full window that are under way at a time and wait in no queue: its rate by the least round trip.
+    pub(crate) fn held(&self) -> u64 {
+        let (window, round_trip) = (self.limit(), self.trip.smoothed_ns().max(1));
+        self.trip.least().map_or(0, |least| share(window, nanos(least).min(round_trip), round_trip))
     }
 
     /// Whether the window has room for a datagram with segments.
@@ -361,6 +380,22 @@ mod tests {
             rail.window.settle(Some(ms), 1200, false, now);
             assert_eq!(rail.limit(), u64::from(datagrams) * 1200 / 10 * 7);
             assert_eq!([until_asked(&mut rail), until_asked(&mut rail)], [after, after], "of {datagrams}");
+        }
+    }
+
+    #[test]
+    fn the_credit_bounds_what_may_wait_in_a_socket_and_not_what_a_path_holds() {
+        let (ms, settings) = (Duration::from_millis(1), Settings { initial_window: 1000, ..Settings::default() });
+        // Window of 1.2 MB, credit of 100 kB.
+        for (round_trip_ms, least_ms, limit) in
+            [(1, 1, 100_000), (4, 4, 100_000), (40, 40, 1_180_000), (80, 40, 640_000)]
+        {
+            let mut rail = Rail::new(0, 1472, 100_000, &settings);
+            assert_eq!(rail.limit(), 100_000, "no round trip is known");
+            rail.on_round_trip(least_ms * ms, Duration::ZERO);
+            (0..200).for_each(|_| rail.on_round_trip(round_trip_ms * ms, Duration::ZERO));
+            let got = rail.limit();
+            assert!(got.abs_diff(limit) <= limit / 100, "{round_trip_ms} ms, at least {least_ms}: {got}, not {limit}");
         }
     }
 

@@ -311,7 +311,8 @@ impl Sent {
         self.loss_at = None;
         let Some(largest) = self.largest_acked else { return };
         let before = lost.len();
-        let older = self.packets.iter_mut().take_while(|packet| packet.number < largest);
+        let from = self.settled_to.saturating_sub(self.first) as usize;
+        let older = self.packets.range_mut(from.min(self.packets.len())..).take_while(|packet| packet.number < largest);
         for packet in older.filter(|packet| packet.state == State::Flying) {
             let due = packet.sent + delay;
             if packet.number + self.reordering <= largest || due <= now {

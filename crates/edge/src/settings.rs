@@ -5,8 +5,13 @@ use core::time::Duration;
 /// Resource limits and timeouts of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The maximum number of unacknowledged segments. At the limit no more are taken from the source.
+    /// Segments that may be unacknowledged over any path. At the limit no more are taken from the source. The limit is
+    /// higher where the paths hold more, up to `in_flight_bytes`.
     pub sent_segments: usize,
+    /// Bytes of full datagrams that may be unacknowledged over all rails: the bound of what a connection remembers of
+    /// long and fast paths. A path of 670 Mb/s and 100 ms may have that, four times what it holds: segments wait for
+    /// one that was lost.
+    pub in_flight_bytes: u64,
     /// The maximum number of unsettled packets on a rail. At the limit none with segments are sent.
     pub sent_packets: usize,
     /// The maximum number of rails: 1 to 16. Each takes memory for its packets when it is opened. More than one needs
@@ -47,7 +52,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             sent_segments: 1024,
-            sent_packets: 2048,
+            in_flight_bytes: 32 << 20,
+            sent_packets: 32 << 10,
             rails: 1,
             couples: true,
             inline_bytes: 256 << 10,

@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 
 use crate::segment::Arrival;
 
+/// Early segments for which the memory stays.
+const USUAL: usize = 1024;
+
 /// Which positions were placed, and what is kept of those whose turn has not come. Its memory grows with what is kept
-/// at a time, and stays.
+/// at a time; that for [`USUAL`] segments stays.
 #[derive(Debug)]
 pub(crate) struct Order<T> {
     /// Everything before this was placed and has had its turn.
@@ -125,7 +128,11 @@ impl<T> Order<T> {
         self.early.pop_front();
         self.free.push(place);
         self.next = arrival.end;
-        self.segments[place as usize].take()
+        let segment = self.segments[place as usize].take();
+        if self.early.is_empty() && self.segments.len() > USUAL {
+            (self.early, self.segments, self.free) = (VecDeque::new(), Vec::new(), Vec::new());
+        }
+        segment
     }
 }
 

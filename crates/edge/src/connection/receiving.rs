@@ -5,6 +5,7 @@ use core::time::Duration;
 use arrayvec::ArrayVec;
 use weft_base::Time;
 use weft_congestion::EcnCounts;
+use weft_wire::edge::BASE_DATAGRAM;
 use weft_wire::edge::ack::Ack;
 use weft_wire::edge::frame::{self, Close, Frame, NotReady, Segment};
 use weft_wire::edge::packet::Packet as Bytes;
@@ -299,6 +300,16 @@ impl Connection {
         self.scratch = lost;
         self.couple(index);
         self.rails[index].settle(now);
+        self.bound_segments();
+    }
+
+    /// Allows four times the segments that the paths of all rails hold, queues apart: while one that was lost twice is
+    /// retransmitted, those of three round trips after it wait for it.
+    fn bound_segments(&mut self) {
+        let bytes = self.rails.iter().map(Rail::held).sum::<u64>().saturating_mul(4);
+        let datagram = self.rails.iter().map(|rail| rail.mtu.current()).max().unwrap_or(BASE_DATAGRAM);
+        let most = bytes.min(self.settings.in_flight_bytes) / datagram as u64;
+        self.outgoing.set_most(self.settings.sent_segments.max(most as usize));
     }
 
     /// Persistent congestion (RFC 9002 section 7.6): whether all packets were lost over a time in which the rail was

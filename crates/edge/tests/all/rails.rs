@@ -317,7 +317,7 @@ fn where_a_queue_stands_a_call_takes_much_and_so_does_an_acknowledgement() {
 /// The receiver's gaps never exceed the segments that one side may have in flight.
 #[test]
 fn the_reorder_window_has_a_limit() {
-    let settings = Settings { sent_segments: 64, ..settings() };
+    let settings = Settings { sent_segments: 64, in_flight_bytes: 64 * 1472, ..settings() };
     let mut world = joined(&[Link::new(100, 50), Link::new(100, 20_000)], &settings, [300, 0], 1);
     until_live(&mut world);
     let mut most = 0;

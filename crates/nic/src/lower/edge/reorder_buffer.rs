@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use weft_rdmap::{Arrival, OrderConstraint};
 
-/// Segments that a stream places before their turn.
-pub(super) const REORDER_LIMIT: usize = 1024;
+/// Segments that are kept before their turn.
+const REORDER_LIMIT: usize = 1024;
 
 /// A segment with its header.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use super::accepted::{ANSWER_AGAIN_AFTER, AcceptedCall};
 use super::acceptor::{failed, fresh, setup_key};
 use super::fences::Fences;
 use super::outbox::Outbox;
-use super::reorder_buffer::{REORDER_LIMIT, ReorderBuffer};
+use super::reorder_buffer::ReorderBuffer;
 use super::state::{Calling, Deciding, Edge, Opening, Phase, Running};
 use super::tx_batch::Release;
 use crate::error::ConnectionError;
@@ -33,6 +33,9 @@ const LONGEST_REPEAT: Duration = Duration::from_millis(400);
 const REJECTED_FOR: Duration = Duration::from_secs(3);
 /// Receive requests that a stream holds at a time.
 const RECEIVE_DEPTH: usize = 1024;
+/// Segments that a stream places before their turn: as many as a sender may have under way in datagrams of 1200 bytes
+/// ([`weft_edge::Settings::in_flight_bytes`]).
+const EARLY_SEGMENTS: usize = (32 << 20) / 1200;
 /// Bytes of the headers of UDP and IPv4, or IPv6 (RFC 768, 791, 8200).
 const IP_UDP_HEADERS: [u32; 2] = [28, 48];
 /// The largest datagram that is tried, in bytes above UDP.
@@ -390,7 +393,7 @@ fn stream_config(role: Role, ird: u16, ord: u16) -> StreamConfig {
         ird,
         ord,
         extensions: true,
-        reorder_limit: REORDER_LIMIT,
+        reorder_limit: EARLY_SEGMENTS,
         ordered_writes: true,
         lower: LowerTraits { placements: 1, cuts_again: true, holds_back: true },
         ready_to_receive: None,
