@@ -156,6 +156,7 @@ impl What {
                     "receive",
                     "emulate",
                     "beside",
+                    "begins",
                     "watch",
                 ]];
             }

@@ -128,7 +128,7 @@ const BIP: &str = "Prylli, Geoffray et al., BIP and MPI-BIP";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 40] = [
+pub(crate) const ALL: [Experiment; 41] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -407,6 +407,28 @@ pub(crate) const ALL: [Experiment; 40] = [
     )
     .long("cuts --cuts 1000 --peer-cuts 100")
     .without_launches(),
+    Experiment::new(
+        "fairness",
+        "no benchmark of the literature; what RFC 9743 section 5 asks of a congestion controller",
+        [
+            "links --links 1 --rate 100M --emulate delay=2ms,queue=50000 --beside tcp:cubic --seconds 3 --vs none",
+            "links --links 1 --rate 100M --emulate delay=2ms,queue=12500 --emulate delay=2ms,queue=50000 \
+             --emulate delay=2ms,queue=200000 --emulate delay=25ms,queue=156250 --emulate delay=25ms,queue=625000 \
+             --emulate delay=25ms,queue=2500000 --beside tcp:cubic --begins own,beside --seconds 12 --vs none",
+        ],
+        [0.05, 2.8, 90.0],
+    )
+    .long(
+        "links --links 1 --rate 100M --emulate delay=2ms,queue=12500 --emulate delay=2ms,queue=50000 \
+         --emulate delay=2ms,queue=200000 --emulate delay=25ms,queue=156250 --emulate delay=25ms,queue=625000 \
+         --emulate delay=25ms,queue=2500000 --beside tcp:cubic,tcp:reno,tcp:bbr --begins own,beside --seconds 60 \
+         --vs tcp:cubic",
+    )
+    .asks(
+        "What does a flow leave another one?",
+        "round trip, queue of a quarter, all, and four times rate by delay, the other flow, which of both begins",
+        "share of both in the last two thirds of the time",
+    ),
     Experiment::new(
         "disorder",
         OUT_OF_ORDER,

@@ -138,8 +138,21 @@ pub(crate) fn sum_up(
     }
 }
 
+/// The share of `own` in what both streams have brought in the last two thirds of the time of that which began.
+/// `None`: neither has brought anything.
+pub(crate) fn share(own: &Account, other: &Account, seconds: f64) -> Option<f64> {
+    let steps = (seconds / STEP.as_secs_f64()) as u64;
+    let began = own.first_step.min(other.first_step);
+    let bytes = |one: &Account| {
+        let at = |step: u64| (began + step).saturating_sub(one.first_step);
+        part(&one.bytes, at(steps / 3), at(steps)).iter().sum::<u64>() as f64
+    };
+    let (own, other) = (bytes(own), bytes(other));
+    (own + other > 0.0).then(|| own / (own + other))
+}
+
 /// Bytes per second, without the beginning.
-pub(crate) fn speed(arrivals: &Account, seconds: f64) -> f64 {
+fn speed(arrivals: &Account, seconds: f64) -> f64 {
     let steps = (seconds / STEP.as_secs_f64()) as u64;
     mean(part(&arrivals.bytes, WARM_UP_STEPS, steps))
 }
@@ -189,6 +202,17 @@ mod tests {
         assert_eq!((cut.pause_ms, cut.before, cut.during), (30.0, 100_000.0, 50_000.0));
         // Nine steps out of ten must be full for 95 % of the speed, from slightly below it.
         assert_eq!(cut.full_after_ms, Some(188.0));
+    }
+
+    #[test]
+    fn shares_are_of_the_last_two_thirds_of_the_first_streams_time() {
+        let account = |first_step, bytes: Vec<u64>| Account { first_step, bytes, ..Account::default() };
+        // 600 steps: the second one begins after 100, and goes on for 100 when the first has ended.
+        let first = account(1000, [vec![9; 200], vec![3; 400]].concat());
+        let second = account(1100, [vec![7; 100], vec![1; 400], vec![9; 100]].concat());
+        assert_eq!(share(&first, &second, 0.6), Some(0.75));
+        assert_eq!(share(&second, &first, 0.6), Some(0.25));
+        assert_eq!(share(&account(0, vec![]), &account(0, vec![]), 0.6), None);
     }
 
     #[test]

@@ -8,6 +8,24 @@ use serde::{Serialize, Serializer};
 
 use crate::experiments::links::side::Carrier;
 
+/// Which of two streams over the same links begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Begins {
+    /// Both at the same time
+    Together,
+    /// The measured one
+    Own,
+    /// The one beside it
+    Beside,
+}
+
+impl fmt::Display for Begins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}
+
 /// A carrier, with the congestion control of its streams if it is not the lab's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contestant {

@@ -19,7 +19,7 @@ use weft_command::table::{Align, Table};
 use weft_lab::{BitsPerSecond, Plan, Shape, Way};
 
 use crate::experiments::links::account::Summary;
-use crate::experiments::links::contestant::Contestant;
+use crate::experiments::links::contestant::{Begins, Contestant};
 use crate::experiments::links::run::{Case, Cut};
 use crate::experiments::links::side::{Carrier, LARGEST, Pattern, Receive, Wake};
 use crate::model::bound;
@@ -67,10 +67,14 @@ pub(crate) struct Links {
     /// others are compared with
     #[arg(long, value_name = "SHAPE", value_parser = shape_of_word)]
     emulate: Vec<Shape>,
-    /// A stream of this one goes over the same links at the same time (tcp:cubic, edge), and what each has of
-    /// both is shown
-    #[arg(long, value_name = "NAME", conflicts_with = "cut_link")]
-    beside: Option<Contestant>,
+    /// A stream of this one goes over the same links at the same time (tcp:cubic, edge), each of several in cases of
+    /// its own; shown is what each has of both in the last two thirds of the time
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "cut_link")]
+    beside: Vec<Contestant>,
+    /// Which of both streams begins, each a case of its own; the other one follows after a sixth of the time
+    #[arg(long, value_name = "WHICH,...", value_enum, value_delimiter = ',', default_value = "together")]
+    #[arg(requires = "beside")]
+    begins: Vec<Begins>,
     /// Show on standard error what each link carries while it does
     #[arg(long)]
     watch: bool,
@@ -163,7 +167,7 @@ fn shapes(arguments: &Links) -> Result<Vec<Option<Shape>>, Failure> {
 /// Which way messages go: a stream beside goes one way.
 fn patterns(arguments: &Links) -> Result<&[Pattern], Failure> {
     match arguments.pattern.iter().find(|pattern| **pattern != Pattern::OneWay) {
-        Some(other) if arguments.beside.is_some() => {
+        Some(other) if !arguments.beside.is_empty() => {
             let words =
                 format!("--beside: the other stream goes one way, so --pattern {other} is not measured with it");
             Err(Failure::Usage(words))
@@ -225,8 +229,10 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     let plans: Result<Vec<_>, _> = arguments.links.iter().map(|links| plan(arguments, usize::from(*links))).collect();
     let (plans, patterns, sizes) = (plans?, patterns(arguments)?, sizes(wishes)?);
     let (interrupt, measurement) = (Interrupt::watch()?, Measurement::begin("links", QUESTION));
-    let ways: Vec<(Pattern, Option<usize>)> =
-        patterns.iter().flat_map(|pattern| sizes.iter().map(move |size| (*pattern, *size))).collect();
+    let others = others(arguments);
+    let of_pattern = |pattern| sizes.iter().map(move |size| (pattern, *size));
+    let of_one = |way| others.iter().map(move |other| (way, *other));
+    let ways: Vec<_> = patterns.iter().copied().flat_map(of_pattern).flat_map(of_one).collect();
     let (mut cells, keys) = (Vec::new(), Keys::of(arguments));
     for plan in &plans {
         let of_one = |one| cases(one, wishes.engines, &arguments.receive);
@@ -235,12 +241,13 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
         for ((contestant, engines, receive), shape) in all {
             let cut =
                 arguments.cut_link.filter(|_| plan.links > 1).map(|way| Cut { rail: plan.links - 1, way: way.way() });
-            for (pattern, size) in ways.iter().copied() {
+            for ((pattern, size), (beside, begins)) in ways.iter().copied() {
                 let case = Case {
                     plan,
                     contestant,
                     shape: shape.as_ref(),
-                    beside: arguments.beside.as_ref(),
+                    beside,
+                    begins,
                     engines,
                     wake: arguments.wake,
                     receive,
@@ -288,6 +295,15 @@ fn bounds(cells: &[Cell<'_>]) -> Vec<result::Row> {
         }
     }
     rows
+}
+
+/// What goes over the same links, and which of both begins.
+fn others(arguments: &Links) -> Vec<(Option<&Contestant>, Begins)> {
+    if arguments.beside.is_empty() {
+        return vec![(None, Begins::Together)];
+    }
+    let of_one = |beside| arguments.begins.iter().map(move |begins| (Some(beside), *begins));
+    arguments.beside.iter().flat_map(of_one).collect()
 }
 
 /// A contestant with each number of engines and each way to receive, if it has any.
@@ -383,15 +399,18 @@ impl Cell<'_> {
         let links = ("links".to_owned(), self.case.plan.links.into());
         let shape = self.case.shape.map(|shape| self.keys.of_shape(shape));
         let beside = self.case.beside.map(|beside| ("beside".to_owned(), beside.to_string().into()));
+        let is_ordered = self.case.begins != Begins::Together;
+        let begins = is_ordered.then(|| ("begins".to_owned(), self.case.begins.to_string().into()));
         let pattern = self.keys.pattern.then(|| ("pattern".to_owned(), self.case.pattern.to_string().into()));
         let size = self.case.size.map(|size| ("size_bytes".to_owned(), size.into()));
-        let words = [Some(links), beside, pattern, size].into_iter().flatten();
+        let words = [Some(links), beside, begins, pattern, size].into_iter().flatten();
         words.chain(shape.into_iter().flatten()).collect()
     }
 
     /// What cells have in common that differ in the shape of their links alone.
-    fn all_but_shape(&self) -> (usize, String, Pattern, Option<usize>) {
-        (self.case.plan.links, self.name(), self.case.pattern, self.case.size)
+    fn all_but_shape(&self) -> impl PartialEq {
+        let Case { plan, beside, begins, pattern, size, .. } = self.case;
+        (plan.links, self.name(), (beside.map(ToString::to_string), begins), pattern, size)
     }
 
     fn missing(&self) -> Option<Missing> {
@@ -461,8 +480,8 @@ impl Cell<'_> {
             cells.splice(2..2, [self.case.pattern.to_string(), size]);
             cells.extend([HALF_ROUND_TRIP, EXTRA_FRAMES, OUT_OF_ORDER].map(|figure| text(self.median(figure), 1)));
         }
-        if self.case.beside.is_some() {
-            cells.push(text(self.median(SHARE_OF_BOTH), 1));
+        if let Some(beside) = self.case.beside {
+            cells.extend([beside.to_string(), self.case.begins.to_string(), text(self.median(SHARE_OF_BOTH), 1)]);
         }
         if arguments.cut_link.is_some() {
             cells.extend([
@@ -518,8 +537,8 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
         columns.splice(2..2, [("", Align::Left), ("size", right)]);
         columns.extend([("us", right), ("% extra", right), ("% early", right)]);
     }
-    if arguments.beside.is_some() {
-        columns.push(("% of both", right));
+    if !arguments.beside.is_empty() {
+        columns.extend([("beside", Align::Left), ("begins", Align::Left), ("% of both", right)]);
     }
     if arguments.cut_link.is_some() {
         columns.extend([("pause ms", right), ("before", right), ("while cut", right), ("full after ms", right)]);
@@ -529,7 +548,7 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
         let is_like = |other: &&Cell<'_>| other.all_but_shape() == cell.all_but_shape();
         table.row(cell.cells(arguments, cells.iter().find(is_like).filter(|_| is_shaped), document));
     }
-    let beside = arguments.beside.as_ref().map_or_else(String::new, |beside| format!(", beside {beside}"));
+    let beside = if arguments.beside.is_empty() { "" } else { ", beside another stream" };
     let mut text = format!(
         "Payload in {ways}{beside}, medians of launches of {seconds} s; % of what the carrier's own headers leave of \
          the links\n{}\n{table}",

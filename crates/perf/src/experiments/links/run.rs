@@ -8,8 +8,8 @@ use std::{env, fs, thread};
 use serde_json::Value;
 use weft_lab::{Host, Lab, Link, Plan, Shape, Way};
 
-use crate::experiments::links::account::{Costs, Moments, Summary, extra_frames, possible, speed, sum_up};
-use crate::experiments::links::contestant::Contestant;
+use crate::experiments::links::account::{Costs, Moments, Summary, extra_frames, possible, share, sum_up};
+use crate::experiments::links::contestant::{Begins, Contestant};
 use crate::experiments::links::side::SIDE_COMMAND;
 use crate::experiments::links::side::{Account, Carrier, Counts, Pattern, Receive, Wake, step_now};
 use crate::result::Late;
@@ -44,6 +44,8 @@ pub(crate) struct Case<'a> {
     pub(crate) shape: Option<&'a Shape>,
     /// Whose stream goes over the same links.
     pub(crate) beside: Option<&'a Contestant>,
+    /// Which of both begins.
+    pub(crate) begins: Begins,
     /// Of Weft, in each process.
     pub(crate) engines: usize,
     pub(crate) wake: Option<Wake>,
@@ -132,13 +134,7 @@ impl Case<'_> {
         if [Some(self.contestant), self.beside].into_iter().flatten().any(|one| one.carrier == Carrier::Mptcp) {
             lab.hosts().iter().try_for_each(|host| prepare_mptcp(host, self.pattern == Pattern::TwoWay))?;
         }
-        let mut streams = vec![self.start(&lab, self.contestant, 0, 1, PORT)?];
-        if self.pattern == Pattern::TwoWay {
-            streams.push(self.start(&lab, self.contestant, 1, 0, PORT)?);
-        }
-        if let Some(beside) = self.beside {
-            streams.push(self.start(&lab, beside, 0, 1, PORT_BESIDE)?);
-        }
+        let mut streams = self.streams(&lab)?;
         // Of what connections were made by, nothing is measured.
         let _ = lab.take_lateness();
         let moments = self.attend(&mut lab, &mut streams)?;
@@ -159,10 +155,7 @@ impl Case<'_> {
         let possible = possible(self.plan, self.contestant.carrier) * streams.len() as f64;
         let costs = Costs { cpu_s, counts };
         let mut summary = sum_up(&arrivals, &costs, self.seconds, possible, moments);
-        summary.share = beside.map(|other| {
-            let other = speed(&other, self.seconds);
-            summary.bytes_per_s / (summary.bytes_per_s + other)
-        });
+        summary.share = beside.and_then(|other| share(&arrivals, &other, self.seconds));
         let delay = self.shape.map(|shape| shape.delay).unwrap_or_default();
         summary.lateness = lateness.map(|lateness| Late::of(lateness, delay));
         summary.extra_frames = self.frames(&lab).map(|frames| {
@@ -171,6 +164,29 @@ impl Case<'_> {
         });
         lab.down().map_err(|error| Failure::Runtime(error.to_string()))?;
         Ok(summary)
+    }
+
+    /// Starts all streams; the one beside is the last of them.
+    fn streams(&self, lab: &Lab) -> Result<Vec<Stream>, Failure> {
+        let beside = || self.beside.map(|beside| self.start(lab, beside, 0, 1, PORT_BESIDE)).transpose();
+        let head_start = || thread::sleep(Duration::from_secs_f64(self.seconds / 6.0));
+        let mut first = None;
+        if self.begins == Begins::Beside {
+            first = beside()?;
+            head_start();
+        }
+        let mut streams = vec![self.start(lab, self.contestant, 0, 1, PORT)?];
+        if self.pattern == Pattern::TwoWay {
+            streams.push(self.start(lab, self.contestant, 1, 0, PORT)?);
+        }
+        if self.begins == Begins::Own {
+            head_start();
+        }
+        if first.is_none() {
+            first = beside()?;
+        }
+        streams.extend(first);
+        Ok(streams)
     }
 
     /// Frames that the hosts have sent, as their queues count them: what the kernel sends as one is counted as what is
