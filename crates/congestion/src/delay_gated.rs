@@ -1,13 +1,15 @@
 //! CUBIC that asks of each loss whether it was congestion.
 //!
-//! Loss alone says little: radio, bad cables and small queues in between lose packets of flows that harm nobody. So
-//! a loss cuts the window only when something else speaks for congestion: a standing queue (a whole round of round
-//! trips above the least one), a router's mark, or more loss than a path has that is merely bad. And where there was
-//! little loss the cut leaves what the path has carried, as rate times least round trip (the idea of TCP Westwood), and
-//! a quarter more, which stays in the queue. All else is CUBIC's, so that beside a CUBIC flow it takes its part of a
-//! queue that fills: then the same loss cuts both.
+//! Loss alone says little: radio and bad cables lose packets of flows that harm no other. So a loss cuts the window
+//! only when something else speaks for congestion: a standing queue (a whole round of round trips above the least one),
+//! a queue that is as full as it ever was, however short, a router's mark, or more loss than a bad path has.
 //!
-//! What it cannot tell from bad luck is a queue shorter than an eighth of a round trip.
+//! A loss at a full queue cuts as CUBIC does, so that beside a CUBIC flow the same losses cut both. Where losses come at
+//! queues of any length, the path loses by itself: there a full queue alone is no sign, and a cut leaves what the path
+//! has carried, as rate times least round trip (the idea of TCP Westwood), and a quarter more, which stays in the queue.
+//! All else is CUBIC's.
+//!
+//! What it cannot tell from bad luck is a queue shorter than a 32nd of the least round trip.
 
 use core::time::Duration;
 
@@ -48,11 +50,23 @@ const FULL_ROUNDS: u32 = 3;
 /// A quarter, as a divisor.
 const GROWTH_DIVISOR: u64 = 4;
 
+/// A loss whose round trip is among the longest quarter of those that the path has shown came of a full queue, if
+/// these differ by more than this part of the least one.
+const RANGE_DIVISOR: u64 = 32;
+/// Of so many losses at least, one in four away from a full queue is bad luck, and so is the path.
+const LEAST_LOSSES: u32 = 4;
+const MOST_LOSSES: u32 = 32;
+
 /// What is known of the path.
 #[derive(Clone, Debug)]
 struct Model {
     rate: WindowedMax,
     least: WindowedMin,
+    /// Of the least round trip of each round: a single late packet shows no queue.
+    longest: WindowedMax,
+    /// Acknowledgements that showed losses, and those of them away from a full queue; the older ones for half.
+    losses: u32,
+    unlucky: u32,
     rounds: u64,
     round_trip: Duration,
     round_least: u64,
@@ -72,6 +86,9 @@ impl Model {
         Self {
             rate: WindowedMax::new(RATE_ROUNDS),
             least: WindowedMin::new(nanos(LEAST_WINDOW)),
+            longest: WindowedMax::new(nanos(LEAST_WINDOW)),
+            losses: 0,
+            unlucky: 0,
             rounds: 0,
             round_trip: Duration::ZERO,
             round_least: u64::MAX,
@@ -88,6 +105,9 @@ impl Model {
     /// `window`: what may be under way as yet.
     fn update(&mut self, feedback: &Feedback, window: u64) {
         if feedback.round {
+            if self.round_least != u64::MAX {
+                self.longest.update(feedback.now.as_nanos(), self.round_least);
+            }
             self.begin_round(window);
         }
         if let Some(rtt) = feedback.rtt {
@@ -113,6 +133,30 @@ impl Model {
             // A window that has hardly grown, since the sender did not use it, says nothing of what more would bring.
             (self.rounds_since, self.tried_window) = (self.rounds_since.saturating_add(1), window);
         }
+    }
+
+    /// Whether the queue of the path was full, as far as it shows in this round trip.
+    fn is_full_queue(&self, round_trip: u64) -> bool {
+        let (least, longest) = (self.least.get(), self.longest.get());
+        let range = longest.saturating_sub(least);
+        range > least / RANGE_DIVISOR && round_trip >= longest - range / 4
+    }
+
+    /// Counts losses by whether the queue was full, and returns that. Those that a timer shows are not counted.
+    fn judge_loss(&mut self, feedback: &Feedback) -> bool {
+        let Some(round_trip) = feedback.rtt.filter(|_| feedback.lost_packets > 0) else { return false };
+        let is_full = self.is_full_queue(nanos(round_trip));
+        self.losses += 1;
+        self.unlucky += u32::from(!is_full);
+        if self.losses >= MOST_LOSSES {
+            (self.losses, self.unlucky) = (self.losses / 2, self.unlucky / 2);
+        }
+        is_full
+    }
+
+    /// Whether the path loses packets by itself.
+    const fn is_lossy(&self) -> bool {
+        self.losses >= LEAST_LOSSES && self.unlucky * 4 > self.losses
     }
 
     /// A loss that was none is taken out again.
@@ -228,18 +272,20 @@ impl DelayGatedCubic {
     /// Whether to cut, once in an episode, and what the cut leaves.
     fn judge(&mut self, feedback: &Feedback) -> (bool, u64) {
         let is_marked = feedback.ce > 0;
+        let is_full = self.model.judge_loss(feedback);
         if self.is_cut || (feedback.lost_packets == 0 && !is_marked) {
             return (false, 0);
         }
         let loses_much = self.model.loses_much();
         // The queue is shorter for a cut only after a round trip, and what was lost before may still come late.
-        let has_queue = self.model.has_queue() && !self.is_recent(feedback.now);
+        let is_common = is_full && !self.cubic.is_slow_start() && !self.model.is_lossy();
+        let has_queue = (self.model.has_queue() || is_common) && !self.is_recent(feedback.now);
         self.is_cut = is_marked || loses_much || has_queue;
         if self.is_cut {
             self.cut_at = Some(feedback.now);
         }
         self.for_losses |= loses_much;
-        (self.is_cut, if is_marked || loses_much { 0 } else { self.floor() })
+        (self.is_cut, if is_marked || loses_much || is_common { 0 } else { self.floor() })
     }
 
     /// What a cut leaves where there was little loss. Coupled flows take no margin: each of them would, where all

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use weft_congestion::Algorithm;
 
-use crate::link::{Link, run, run_coupled};
+use crate::link::{Link, PACKET, run, run_coupled, run_unlike};
 
 mod link;
 
@@ -91,6 +91,55 @@ fn the_default_shares_with_cubic_and_with_itself() {
         }
     }
     assert!(failed.is_empty(), "{failed}");
+}
+
+/// Queues of a quarter, all, and four times what the link holds, and either flow first by ten seconds: of the last 40
+/// of 60 seconds each gets 30 %, or 15 % where the queue is short or long.
+#[test]
+fn whichever_begins_leaves_the_other_its_share() {
+    let (second, mut failed) = (1000 * MS, String::new());
+    for other in Algorithm::ALL {
+        for (rtt_ms, quarters) in [(4, 1), (4, 4), (4, 16), (50, 1), (50, 4), (50, 16)] {
+            let link = link(rtt_ms * MS);
+            let link = Link { queue_bytes: (link.product() * quarters / 4).max(4 * PACKET), ..link };
+            for [own, its] in [[Duration::ZERO, 10 * second], [10 * second, Duration::ZERO]] {
+                let flows = [(Algorithm::default(), own, Duration::ZERO), (other, its, Duration::ZERO)];
+                let got = run_unlike(link, &flows, 20 * second, 40 * second);
+                let (first, sum) = (got[0] * 100 / (got[0] + got[1]), got[0] + got[1]);
+                let text = format!(
+                    "{rtt_ms} ms, queue of {quarters}/4, from {} s: {first} % beside {other:?} from {} s, {} together",
+                    own.as_secs(),
+                    its.as_secs(),
+                    sum * 1000 / RATE
+                );
+                println!("{text}");
+                let least = if quarters == 4 { 30 } else { 15 };
+                if !(least..=100 - least).contains(&first) {
+                    let _ = writeln!(failed, "{text}");
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
+
+/// Two flows of 10 and 50 ms over one bottleneck: the far one gets what it gets among two of CUBIC, which is a quarter
+/// where the queue holds several round trips, and less where losses are frequent and both grow as Reno does.
+#[test]
+fn a_far_flow_gets_its_share_beside_a_near_one() {
+    let second = 1000 * MS;
+    for quarters in [1, 4, 16] {
+        let link = link(10 * MS);
+        let link = Link { queue_bytes: link.product() * quarters / 4, ..link };
+        let far = |algorithm| {
+            let flow = |farther| (algorithm, Duration::ZERO, farther);
+            let got = run_unlike(link, &[flow(Duration::ZERO), flow(40 * MS)], 20 * second, 40 * second);
+            got[1] * 100 / (got[0] + got[1])
+        };
+        let (own, cubic) = (far(Algorithm::default()), far(Algorithm::Cubic));
+        println!("queue of {quarters}/4 of the near one: {own} % for the far one, CUBIC {cubic}");
+        assert!(own + 5 >= cubic && (quarters < 16 || own >= 25), "{quarters}/4: {own} %, CUBIC {cubic}");
+    }
 }
 
 /// Four flows of one connection beside one CUBIC flow of somebody else: coupled they take about what one takes, and

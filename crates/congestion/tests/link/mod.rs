@@ -64,6 +64,9 @@ struct Flow {
     was_full: bool,
     probe: bool,
     paced_until: Option<Time>,
+    /// When it begins, and how much longer its round trip is than the link's.
+    begins: Time,
+    farther: Duration,
     /// What the receiver has, from low to high, and packets that are not acknowledged.
     received: Vec<(u64, u64)>,
     unacknowledged: u32,
@@ -80,6 +83,8 @@ impl Flow {
             was_full: false,
             probe: false,
             paced_until: None,
+            begins: Time::ZERO,
+            farther: Duration::ZERO,
             received: vec![],
             unacknowledged: 0,
         }
@@ -112,10 +117,14 @@ impl Flow {
 
     fn wakes_at(&self) -> Option<Time> {
         let timeout = self.sent.next_timeout();
-        timeout.into_iter().chain(self.paced_until).min()
+        let begins = (self.sent.next_number() == 0).then_some(self.begins);
+        timeout.into_iter().chain(self.paced_until).chain(begins).min()
     }
 
     fn wake(&mut self, now: Time) {
+        if self.sent.next_number() == 0 {
+            return;
+        }
         match self.sent.on_timeout(now, &mut self.goodput) {
             Timeout::Early => {}
             Timeout::Losses(feedback) => self.learn(&feedback),
@@ -170,10 +179,31 @@ pub(crate) fn run_coupled(
     time: Duration,
     seed: u64,
 ) -> Vec<u64> {
+    let flows = algorithms.iter().map(|algorithm| Flow::new(*algorithm)).collect();
+    run_flows(link, flows, coupled, warm_up, time, seed)
+}
+
+/// The same of flows that begin at a time of their own, each with a round trip that is longer than the link's by so
+/// much.
+pub(crate) fn run_unlike(
+    link: Link,
+    flows: &[(Algorithm, Duration, Duration)],
+    warm_up: Duration,
+    time: Duration,
+) -> Vec<u64> {
+    let flow = |(algorithm, begins, farther): &(Algorithm, Duration, Duration)| Flow {
+        begins: Time::ZERO + *begins,
+        farther: *farther,
+        ..Flow::new(*algorithm)
+    };
+    run_flows(link, flows.iter().map(flow).collect(), 0, warm_up, time, 7)
+}
+
+fn run_flows(link: Link, flows: Vec<Flow>, coupled: usize, warm_up: Duration, time: Duration, seed: u64) -> Vec<u64> {
     let mut world = World {
         link,
         coupled,
-        flows: algorithms.iter().map(|algorithm| Flow::new(*algorithm)).collect(),
+        flows,
         events: BinaryHeap::new(),
         order: 0,
         busy_until: Time::ZERO,
@@ -199,9 +229,6 @@ struct World {
 
 impl World {
     fn run_until(&mut self, end: Time) {
-        if self.order == 0 {
-            (0..self.flows.len()).for_each(|flow| self.send(flow, Time::ZERO));
-        }
         loop {
             let wake = (0..self.flows.len()).filter_map(|flow| Some((self.flows[flow].wakes_at()?, flow))).min();
             let event = self.events.peek().map(|Reverse((at, ..))| *at);
@@ -235,7 +262,7 @@ impl World {
         match event {
             Event::Packet(flow, number) => {
                 if let Some(ranges) = self.flows[flow].receive(number) {
-                    self.push(now + self.link.round_trip / 2, Event::Ack(flow, ranges));
+                    self.push(now + (self.link.round_trip + self.flows[flow].farther) / 2, Event::Ack(flow, ranges));
                 }
             }
             Event::Ack(flow, ranges) => {
@@ -263,7 +290,7 @@ impl World {
             let lost = self.random.below(1000) < self.link.lost_per_mille;
             let late = self.random.below(1000) < self.link.late_per_mille;
             if !lost {
-                let half = self.link.round_trip / 2;
+                let half = (self.link.round_trip + self.flows[flow].farther) / 2;
                 let delay = if late { half * 2 } else { half };
                 self.push(self.busy_until + delay, Event::Packet(flow, number));
             }
