@@ -37,6 +37,7 @@ fn faults(random: &mut Random) -> Faults {
         partition: false,
         fences: one_in([0, 1, 5]),
         drops_ect: false,
+        in_turn: false,
     }
 }
 
@@ -68,6 +69,17 @@ fn what_waits_for_others_is_not_put_off_again_and_again() {
         world.finish();
         let (fenced, put_off) = (world.sides[1].sink.fenced, world.sides[1].connection.counters().put_off);
         assert!(fenced > 50 && put_off <= most, "{put_off} of {fenced}");
+    }
+}
+
+/// The first missing segment is lost, and lost again when it is retransmitted: all later ones are put off, so that no
+/// acknowledgement of them shows the second loss.
+#[test]
+fn a_receiver_that_takes_segments_in_turn_alone_gets_all() {
+    for seed in 0..100 {
+        let faults = Faults { lose: 4, in_turn: true, ..Faults::none() };
+        let mut world = World::new(&Settings::default(), faults, [12, 0], 20_000, seed);
+        world.finish();
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Faults {
     pub(crate) fences: u64,
     /// Datagrams with ECT are dropped.
     pub(crate) drops_ect: bool,
+    /// Segments are put off until all before them are in place.
+    pub(crate) in_turn: bool,
 }
 
 impl Faults {
@@ -59,6 +61,7 @@ impl Faults {
             partition: false,
             fences: 0,
             drops_ect: false,
+            in_turn: false,
         }
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Receiver {
     random: Random,
     pub(crate) wants_receives: bool,
     knows_fences: bool,
+    in_turn: bool,
     /// Segments that were received and waited for others.
     pub(crate) fenced: u64,
 }
@@ -33,9 +34,9 @@ impl Receiver {
         let posted = if faults.receives == 0 { u32::MAX } else { faults.receives as u32 };
         let random = Random::new(seed);
         let (runs, ends) = (BTreeMap::new(), BTreeSet::new());
-        let (put_off, knows_fences) = (faults.put_off, faults.fences > 0);
+        let (put_off, knows_fences, in_turn) = (faults.put_off, faults.fences > 0, faults.in_turn);
         let (placed, lies, wants_receives, fenced) = (0, false, false, 0);
-        Self { runs, ends, placed, posted, lies, put_off, random, wants_receives, knows_fences, fenced }
+        Self { runs, ends, placed, posted, lies, put_off, random, wants_receives, knows_fences, in_turn, fenced }
     }
 
     /// All positions below this are placed.
@@ -83,7 +84,8 @@ impl Sink for Receiver {
         // A part of a segment has the options of the whole.
         assert!(options.after <= position && (options.after == 0 || self.knows_fences), "{options:?} at {position}");
         self.fenced += u64::from(options.after > 0);
-        if options.after > self.in_place() || hit(&mut self.random, self.put_off) {
+        let is_early = options.after > self.in_place() || self.in_turn && position > self.in_place();
+        if is_early || hit(&mut self.random, self.put_off) {
             return Verdict::Later;
         }
         let (number, offset) = match header.target {
