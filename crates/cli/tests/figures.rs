@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use weft_testing::numbers;
 
 fn figures(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weft")).arg("figures").args(arguments).stdin(Stdio::null()).output().unwrap()
@@ -90,5 +91,20 @@ fn what_is_wrong_is_said_before_anything_is_measured() {
     let detail = said(&figures(&["--list", "cuts", "mpi"]));
     for part in ["longest pause", "weft perf cuts --cuts 1000", "130.0 minutes", "MPICH", "weft perf mpi"] {
         assert!(detail.contains(part), "{part}: {detail}");
+    }
+}
+
+#[test]
+fn manual_pages_state_no_figures() {
+    let scratch = Scratch::new("manual");
+    let output = Command::new(env!("CARGO_BIN_EXE_weft")).arg("man").arg(&scratch.0).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let pages: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|page| page.unwrap().path()).collect();
+    assert!(pages.len() > 20, "{pages:?}");
+    for page in pages {
+        // Times and shares are options and their defaults; other units of performance are measured.
+        let text = format!("<!-- no figures: options -->\n{}", fs::read_to_string(&page).unwrap());
+        let found = numbers(&text).unwrap();
+        assert!(found.is_empty(), "{}: what was measured belongs into docs/lab-book: {found:?}", page.display());
     }
 }

@@ -504,6 +504,7 @@ fn claims_are_told_those_first_that_fail() {
         tolerance: 0.1,
         unit: HOSTILE.into(),
         better: Better::Less,
+        stated_in: "README.md, 8 bytes: 2 us".into(),
         measured,
     };
     let claims = vec![claim("it holds", Some(1.1)), claim("it fails", None)];

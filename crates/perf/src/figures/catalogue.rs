@@ -128,7 +128,7 @@ const BIP: &str = "Prylli, Geoffray et al., BIP and MPI-BIP";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 41] = [
+pub(crate) const ALL: [Experiment; 43] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -580,9 +580,9 @@ pub(crate) const ALL: [Experiment; 41] = [
         IWARP_NICS,
         [
             "mpi --library mpich --test latency --size 8 --quick",
-            "mpi --library mpich --test latency,bandwidth --size 8,4K,256K --brief",
+            "mpi --library mpich --test latency,bandwidth --size 8,4K,64K,1M --brief",
         ],
-        [0.2, 2.1, 35.0],
+        [0.2, 2.8, 35.0],
     )
     .asks(
         "How fast are MPI programs over Weft?",
@@ -591,6 +591,37 @@ pub(crate) const ALL: [Experiment; 41] = [
     )
     .long("mpi --test latency,bandwidth,rate,overlap")
     .needs("MPICH: see weft perf mpi --help"),
+    Experiment::new(
+        "mpi-rate",
+        BIP,
+        [
+            "mpi --library mpich --test rate,overlap --vs libfabric-tcp --quick",
+            "mpi --library mpich --test rate,overlap --vs libfabric-tcp --brief",
+        ],
+        [0.3, 1.5, 20.0],
+    )
+    .asks(
+        "What can MPI programs send and hide?",
+        "what carries the messages",
+        "messages a second; share of a message hidden behind computation",
+    )
+    .long("mpi --test rate,overlap")
+    .found("Without matching on the NIC, computation between MPI_Isend and MPI_Wait hides nothing.")
+    .needs("MPICH: see weft perf mpi --help")
+    .long_only(),
+    Experiment::new(
+        "mpi-shm",
+        IWARP_NICS,
+        [
+            "mpi --lab off --library mpich --test bandwidth --size 1M --transport weft-shm --vs shm --quick",
+            "mpi --lab off --library mpich --test bandwidth --size 64K,1M --transport weft-shm --vs shm --brief",
+        ],
+        [0.1, 0.8, 6.0],
+    )
+    .asks("How fast is MPI on one host?", "size, what carries the messages", "throughput")
+    .long("mpi --lab off --test bandwidth --size 64K,1M --transport weft-shm --vs shm")
+    .needs("MPICH: see weft perf mpi --help")
+    .long_only(),
     Experiment::new(
         "nas",
         BIP,

@@ -124,12 +124,13 @@ fn judge(arguments: &Figures, experiments: &[&Experiment], documents: &[(String,
     if arguments.claims { claims::judge(experiments, arguments.scale(), documents) } else { Vec::new() }
 }
 
-/// Prints the claims, each in two lines.
+/// Prints the claims: each in two lines, and one with the place where a document states it.
 fn tell(claims: &[Claim]) -> Result<(), Failure> {
     for claim in claims {
         let minutes = format!("{:.1} minutes", claim.minutes);
+        let stated = if claim.stated_in.is_empty() { String::new() } else { format!("\n     {}", claim.stated_in) };
         let lines = format!(
-            "{} {}\n     here {}, expected {}: {}, {minutes}",
+            "{} {}{stated}\n     here {}, expected {}: {}, {minutes}",
             claim.verdict(),
             claim.text,
             claim.measurement(),

@@ -22,6 +22,8 @@ pub struct Claim {
     pub unit: String,
     /// Which direction is the good one.
     pub better: Better,
+    /// The document that states it, where in it, and the numbers there; empty: none does.
+    pub stated_in: String,
     /// The value here; `None`: it was not measured.
     pub measured: Option<f64>,
 }
@@ -87,6 +89,7 @@ mod tests {
             tolerance: 0.1,
             unit: "us".into(),
             better,
+            stated_in: String::new(),
             measured,
         }
     }

@@ -11,10 +11,10 @@ pub(super) fn section(claims: &[Claim]) -> String {
     let mut claims: Vec<&Claim> = claims.iter().collect();
     claims.sort_by_key(|claim| claim.holds());
     let rows: Vec<Vec<String>> = claims.iter().map(|claim| row(claim)).collect();
-    let [claim, figure, expected, verdict, command] =
-        ["claim", "figure", "expected", "verdict", "command"].map(Head::words);
+    let [claim, stated, figure, expected, verdict, command] =
+        ["claim", "stated in", "figure", "expected", "verdict", "command"].map(Head::words);
     let [measured, minutes] = ["measured here", "minutes"].map(Head::number);
-    let heads = [claim, figure, expected, measured, verdict, command, minutes];
+    let heads = [claim, stated, figure, expected, measured, verdict, command, minutes];
     let hold = claims.iter().filter(|claim| claim.holds()).count();
     let words = format!("{hold} of {} claims hold in these measurements.", claims.len());
     [element("h2", "id=\"claims\"", "What is claimed"), tag("p", &words), table("Claims", &heads, &rows)].join("\n")
@@ -24,6 +24,7 @@ fn row(claim: &Claim) -> Vec<String> {
     let class = if claim.holds() { "class=\"ahead\"" } else { "class=\"behind\"" };
     vec![
         head(&claim.text),
+        cell(&claim.stated_in),
         cell(&claim.figure),
         cell(&claim.expectation()),
         number(&claim.measurement()),
