@@ -551,3 +551,26 @@ fn report_where_there_is_a_lab(test: &str, more: &[&str]) -> Option<Value> {
     assert_eq!(output.status.code(), Some(0), "{complaint}");
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
+
+#[test]
+fn cache_traffic_is_counted_at_both_sides() {
+    let arguments = ["cache-traffic", "--size", "64K", "--transport", "iwarp:verify=before-place", "--vs", "sockets"];
+    let output = perf(&arguments);
+    let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    if said.contains("nothing here counts cache misses") {
+        assert!(said.contains("apt install valgrind"), "it says how to get a tool: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(said.contains("can't be added"), "{said}");
+    for metric in ["sender_kernel_copies", "receiver_kernel_copies"] {
+        for [iwarp, sockets] in medians(&report, metric) {
+            // Headers and CRCs go through the kernel as well.
+            assert!(sockets == 2.0 && (2.0..2.2).contains(&iwarp), "{metric}: {iwarp} {sockets}");
+        }
+    }
+    // Each line of the target is new to a cache of 2 MiB, or of any processor.
+    let [[placed, _]] = medians(&report, "receiver_cache_traffic")[..] else { panic!("one case: {report}") };
+    assert!(placed > 0.5, "{placed}");
+}

@@ -37,6 +37,8 @@ const EXAMPLES: &str = "\
   weft perf connect --lab 1G --delay 1ms,8ms          set-up of queue pairs, endpoints, Edge, TCP, in round trips
   weft perf logp --size 8..64K                        overheads, gap, latency, gap per byte (LogP)
   weft perf notified-put --size 8,64K                 until the target of a put knows of it, beside a message
+  weft perf cache-traffic --size 64K                  what a byte of payload moves between caches and memory
+  weft perf cache-traffic --lab none --transport iwarp:raw=on:markers=on --vs sockets
   weft perf verbs                                     Debian's perftest over libibverbs.so.1, beside Weft's own client
   weft perf verbs --transport iwarp --vs perftest:iwarp
   weft perf nas --npb NPB3.4.3 --class A               NAS benchmarks that you have unpacked there

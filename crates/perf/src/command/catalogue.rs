@@ -2,8 +2,8 @@
 
 use crate::experiments::design::Design;
 use crate::experiments::{
-    all_to_all, basic, clusters, connect, emulator, idle, in_order_tax, isosurface, logp, markers, matching, mpi,
-    mpi_clusters, nas, notified_put, overlap, ping_ping, progress, reordering, slowdown, split, verbs,
+    all_to_all, basic, cache_traffic, clusters, connect, emulator, idle, in_order_tax, isosurface, logp, markers,
+    matching, mpi, mpi_clusters, nas, notified_put, overlap, ping_ping, progress, reordering, slowdown, split, verbs,
 };
 use crate::model::test::Test;
 
@@ -34,6 +34,7 @@ pub(crate) fn design(test: Test) -> &'static dyn Design {
         Test::NotifiedPut => &notified_put::NotifiedPut,
         Test::Isosurface => &isosurface::Isosurface,
         Test::MpiClusters => &mpi_clusters::MpiClusters,
+        Test::CacheTraffic => &cache_traffic::CacheTraffic,
         Test::Verbs => &verbs::Verbs,
     }
 }

@@ -120,7 +120,7 @@ impl What {
                 &["operation", "window", "copies"]
             }
             Self::Measured(Test::Rate) => &["operation", "window"],
-            Self::Measured(Test::LogP | Test::NotifiedPut | Test::Verbs) => &["window"],
+            Self::Measured(Test::LogP | Test::NotifiedPut | Test::Verbs | Test::CacheTraffic) => &["window"],
             Self::Measured(Test::Isosurface) => &["window", "sides", "picture"],
             Self::Measured(Test::Overlap) => &["operation", "window", "target", "computation"],
             Self::Measured(Test::OverlapRatio) => &["operation", "target", "computation"],

@@ -2,6 +2,7 @@
 
 pub(crate) mod all_to_all;
 pub(crate) mod basic;
+pub(crate) mod cache_traffic;
 pub(crate) mod clusters;
 pub(crate) mod connect;
 pub(crate) mod cuts;

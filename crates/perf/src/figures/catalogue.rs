@@ -128,7 +128,7 @@ const BIP: &str = "Prylli, Geoffray et al., BIP and MPI-BIP";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 43] = [
+pub(crate) const ALL: [Experiment; 44] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -185,6 +185,21 @@ pub(crate) const ALL: [Experiment; 43] = [
             "half round trip, throughput; share of a processor",
         )
         .found("The host-offloaded design carries most; markers cost it 15 % of its bandwidth at 10 Gb/s."),
+    Experiment::new(
+        "cache-traffic",
+        OUT_OF_ORDER,
+        ["cache-traffic --size 64K --vs sockets --quick --launches 1", "cache-traffic --size 4K,64K,1M --launches 1"],
+        [0.3, 3.0, 15.0],
+    )
+    .long("cache-traffic --launches 3")
+    .asks(
+        "What does a byte move in the caches?",
+        "size, design",
+        "misses of the last cache and the kernel's copies, for each byte of payload, at both sides",
+    )
+    .needs("the processor's counters and perf, or valgrind")
+    .without_launches()
+    .long_only(),
     Experiment::new("markers", OUT_OF_ORDER, ["markers --size 8,64K --quick", "markers --brief"], [0.2, 0.8, 2.5])
         .asks("What do markers cost?", "spacing of markers, size", "half round trip, throughput"),
     Experiment::new(

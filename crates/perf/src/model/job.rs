@@ -58,6 +58,8 @@ pub(crate) enum Kind {
     LogP,
     /// A NAS parallel benchmark of many ranks.
     Nas,
+    /// What a stream moves between caches and memory.
+    CacheTraffic,
     /// An application that renders the surface in a field which another process sends.
     Isosurface,
 }
@@ -403,6 +405,7 @@ impl Job {
             Kind::Connect => 100,
             Kind::LogP => 300,
             Kind::Isosurface | Kind::Nas => 1,
+            Kind::CacheTraffic => 128,
         }
     }
 }

@@ -105,6 +105,10 @@ pub(crate) enum Figure {
     DrawingMs,
     /// Triangles of a surface.
     Triangles,
+    /// Of a stream: bytes of lines that missed the last cache, for each byte of payload.
+    CacheTraffic,
+    /// Of a stream: bytes that went through calls of the kernel that copy, for each byte of payload.
+    ThroughKernel,
     /// Of a stream of messages: GB/s from the first message on, those before the ones that are measured included.
     WithStart,
 }

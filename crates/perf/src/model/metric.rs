@@ -1,7 +1,7 @@
 //! The figures of each kind of run: what they are called, and where they are found.
 
 use crate::model::job::{Job, Kind, Operation};
-use crate::model::measure::Figure;
+use crate::model::measure::{Figure, Measured};
 use crate::model::run::Run;
 use crate::model::test::Test;
 use crate::result::Better;
@@ -122,6 +122,7 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
             Metric::new("run_time", "s", Column::Plain("s"), |run| run.figures(Figure::Seconds).next()),
         ],
         Kind::Isosurface => isosurface(),
+        Kind::CacheTraffic => cache_traffic(),
         Kind::PingPing => vec![main("exchange_time", "us")],
         Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
         Kind::Overlap => overlap(),
@@ -202,6 +203,22 @@ fn isosurface() -> Vec<Metric> {
     ]
 }
 
+/// Each is what the run is about: at both sides what was counted, and what follows from the kernel's calls.
+fn cache_traffic() -> Vec<Metric> {
+    fn of(side: Option<&Measured>, figure: Figure) -> Option<f64> {
+        side?.figures.get(&figure).copied()
+    }
+    let per_byte = |name, heading, value| Metric::new(name, "B/B", Column::Plain(heading), value);
+    vec![
+        per_byte("sender_cache_traffic", "send cache", |run| of(run.active(), Figure::CacheTraffic)),
+        per_byte("sender_kernel_copies", "send kernel", |run| Some(2.0 * of(run.active(), Figure::ThroughKernel)?)),
+        per_byte("receiver_cache_traffic", "receive cache", |run| of(run.passive(), Figure::CacheTraffic)),
+        per_byte("receiver_kernel_copies", "receive kernel", |run| {
+            Some(2.0 * of(run.passive(), Figure::ThroughKernel)?)
+        }),
+    ]
+}
+
 /// Each is what the run is about, but for the round trip.
 fn logp() -> Vec<Metric> {
     let time = |name, heading, value| Metric::new(name, "us", Column::Plain(heading), value);
@@ -220,6 +237,7 @@ pub(crate) fn main_metrics(job: &Job) -> usize {
     match job.kind {
         Kind::Patterns => patterns().len(),
         Kind::LogP => logp().len() - 1,
+        Kind::CacheTraffic => cache_traffic().len(),
         _ => 1,
     }
 }
@@ -299,6 +317,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Isosurface => "Time to render the surface in a field that is sent in pieces, in ms, less is better",
         Kind::Nas => "Millions of operations in a second, of all ranks together, more is better",
         Kind::LogP => "Parameters of LogP, less is better",
+        Kind::CacheTraffic => "Bytes that move for each byte of payload, less is better",
         Kind::Patterns => "Time of a round of all ranks in us, less is better",
         Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",
     }

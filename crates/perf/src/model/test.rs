@@ -67,6 +67,9 @@ pub(crate) enum Test {
     /// An MPI job with four ranks in each of two clusters: ring, all-to-all, halo and bucket sort, over Weft and over
     /// libfabric's tcp, by how far apart the clusters are
     MpiClusters,
+    /// What each byte of payload moves between caches and memory at both sides, by design: misses of the last cache,
+    /// counted by the processor or by cachegrind (valgrind), and beside them the kernel's copies
+    CacheTraffic,
     /// Programs for libibverbs (Debian's perftest) over Weft's library, beside Weft's own client: latency, bandwidth of
     /// writes and reads, rate of atomics
     Verbs,
@@ -100,6 +103,7 @@ impl Test {
             Self::NotifiedPut => "notified-put",
             Self::Isosurface => "isosurface",
             Self::MpiClusters => "mpi-clusters",
+            Self::CacheTraffic => "cache-traffic",
             Self::Verbs => "verbs",
         }
     }
@@ -130,6 +134,7 @@ impl Test {
             Self::Nas => "How fast are the NAS parallel benchmarks over Weft, beside what else carries MPI?",
             Self::LogP => "What does a message cost its sender, its receiver, and the next message?",
             Self::Connect => "What does it take to set a connection up?",
+            Self::CacheTraffic => "How much does a byte of payload move between caches and memory?",
             Self::MpiClusters => "What does an MPI job lose when its ranks are in two clusters?",
             Self::Verbs => "What does an unmodified program for libibverbs get of what Weft's own client gets?",
         }

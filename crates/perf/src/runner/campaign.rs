@@ -4,8 +4,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 
+use crate::model::job::Kind;
 use crate::runner::plan::{Plan, Results};
-use crate::runner::session;
+use crate::runner::{session, traffic};
 
 /// Measures. Fails only when the transport itself can't be measured; a peer that can't is noted. An interrupt ends it
 /// with what there is by then.
@@ -25,7 +26,10 @@ pub(crate) fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Results, Failure
                 progress.inc(1);
             }
         }
-        repeat_unlike(plan, at, &progress, interrupt, &mut results)?;
+        // A count does not depend on how far apart the cores are.
+        if case.job.kind != Kind::CacheTraffic {
+            repeat_unlike(plan, at, &progress, interrupt, &mut results)?;
+        }
     }
     progress.finish_and_clear();
     Ok(results)
@@ -91,7 +95,11 @@ fn one(plan: &Plan, entry: usize, case: usize, interrupt: &Interrupt, results: &
     }
     let (who, what) = (&plan.entries[entry], &plan.cases[case]);
     let run = who.contestant.provider(who.variant.as_deref()).and_then(|provider| {
-        session::run(&plan.job(who, what), plan.place_of(what), plan.cores(), plan.limit, provider.as_ref())
+        let (job, place, provider) = (plan.job(who, what), plan.place_of(what), provider.as_ref());
+        match what.job.kind {
+            Kind::CacheTraffic => traffic::run(&job, place, plan.cores(), plan.limit, provider),
+            _ => session::run(&job, place, plan.cores(), plan.limit, provider, None),
+        }
     });
     match run {
         Ok(run) => results.add(entry, case, run),

@@ -2,6 +2,7 @@
 
 pub(crate) mod bounds;
 pub(crate) mod campaign;
+pub(crate) mod counting;
 pub(crate) mod measurement;
 pub(crate) mod outcome;
 pub(crate) mod outputs;
@@ -13,3 +14,4 @@ pub(crate) mod protocol;
 pub(crate) mod registry;
 pub(crate) mod remote;
 pub(crate) mod session;
+pub(crate) mod traffic;

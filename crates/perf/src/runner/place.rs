@@ -1,5 +1,6 @@
 //! Where the processes of a run are.
 
+use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::str::FromStr;
@@ -13,7 +14,6 @@ use crate::model::job::Member;
 use crate::model::reach::Reach;
 use crate::model::target::{RAILS_VARIABLE, Target};
 use crate::result::Late;
-use crate::runner::process::Process;
 
 /// The only one of a network for two.
 const RAIL: Link = Link { host: None, rail: 0 };
@@ -208,19 +208,17 @@ impl Place {
         Some(Late::of(lateness, delay))
     }
 
-    /// The command that starts a process on this machine.
-    pub(crate) fn command(&self, rank: usize) -> io::Result<Command> {
-        if let Some(host) = self.lab_host(rank) {
-            return Ok(host.command(env::current_exe()?));
+    /// The command that starts a process on this machine, with these words before it: a tool and its options.
+    pub(crate) fn command(&self, rank: usize, words: &[OsString]) -> io::Result<Command> {
+        let own = env::current_exe()?.into_os_string();
+        let mut words = words.iter().chain([&own]);
+        let program = words.next().unwrap_or(&own);
+        let mut command = self.lab_host(rank).map_or_else(|| Command::new(program), |host| host.command(program));
+        command.args(words);
+        if let Self::There(Target { rails: Some(rails), .. }) = self {
+            command.env(RAILS_VARIABLE, rails);
         }
-        match self {
-            Self::There(Target { rails: Some(rails), .. }) => {
-                let mut command = Process::command()?;
-                command.env(RAILS_VARIABLE, rails);
-                Ok(command)
-            }
-            _ => Process::command(),
-        }
+        Ok(command)
     }
 }
 

@@ -45,9 +45,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The job of a contestant in a case.
+    /// The job of a contestant in a case. Cache traffic is that of a stream.
     pub(crate) fn job(&self, entry: &Entry, case: &Case) -> Job {
-        Job { contestant: entry.contestant.name().into(), variant: entry.variant.clone(), ..case.job.clone() }
+        let kind = if case.job.kind == Kind::CacheTraffic { Kind::Bandwidth } else { case.job.kind };
+        Job { contestant: entry.contestant.name().into(), variant: entry.variant.clone(), kind, ..case.job.clone() }
     }
 
     /// Where a case is done.

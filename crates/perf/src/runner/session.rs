@@ -1,5 +1,6 @@
 //! One run: starts both sides, tells each where the other is, and collects what they saw.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,17 +12,20 @@ use weft_command::provider::Provider;
 use crate::host::distance::{a_pair, between};
 use crate::model::job::Job;
 use crate::model::run::Run;
+use crate::runner::counting::Counting;
 use crate::runner::place::Place;
 use crate::runner::process::Process;
 use crate::runner::protocol::{LINE_LIMIT, Said};
 
-/// Does one run of a job, whose rank is of no matter; gives up after `limit`. With `provider`, libfabric finds it.
+/// Does one run of a job, whose rank is of no matter; gives up after `limit`. With `provider`, libfabric finds it; with
+/// `counting`, each side's misses are counted.
 pub(crate) fn run(
     job: &Job,
     place: &Place,
     cores: Option<[usize; 2]>,
     limit: Duration,
     provider: Option<&Provider>,
+    counting: Option<&Counting>,
 ) -> Result<Run, String> {
     // Of another machine nothing is known.
     let pair = if place.machine(0).is_none() { cores.or_else(a_pair) } else { None };
@@ -30,7 +34,10 @@ pub(crate) fn run(
     let _ = place.take_lateness();
     let deadline = Instant::now() + limit;
     let (sender, heard) = channel();
-    let start = |rank| Conversation::start(rank, place, provider, sender.clone());
+    let start = |rank| {
+        let words = counting.map_or_else(Vec::new, |counting| counting.words(rank));
+        Conversation::start(rank, place, &words, provider, sender.clone())
+    };
     let mut sides = (0..job.ranks).map(start).collect::<Result<Vec<_>, _>>()?;
     drop(sender);
     for side in &mut sides {
@@ -107,7 +114,13 @@ enum End {
 }
 
 impl Conversation {
-    fn start(rank: usize, place: &Place, provider: Option<&Provider>, sender: Sender<Heard>) -> Result<Self, String> {
+    fn start(
+        rank: usize,
+        place: &Place,
+        words: &[OsString],
+        provider: Option<&Provider>,
+        sender: Sender<Heard>,
+    ) -> Result<Self, String> {
         let (end, from): (End, Box<dyn Read + Send>) = match place.machine(rank) {
             Some(target) => {
                 let stream = target.connect()?;
@@ -116,7 +129,7 @@ impl Conversation {
             }
             None => {
                 let (process, stdout) = place
-                    .command(rank)
+                    .command(rank, words)
                     .and_then(|command| Process::start(command, provider))
                     .map_err(|error| format!("cannot start a process: {error}"))?;
                 (End::Process(process), Box::new(stdout))

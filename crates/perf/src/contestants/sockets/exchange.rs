@@ -48,7 +48,7 @@ pub(crate) fn pour(stream: &mut (impl Read + Write), job: &Job, variant: &Varian
     Ok(Measured {
         value: Some(value),
         cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())),
-        figures: [(Figure::WithStart, with_start)].into(),
+        figures: [(Figure::WithStart, with_start), (Figure::ThroughKernel, 1.0)].into(),
         ..Measured::default()
     })
 }
@@ -104,7 +104,8 @@ pub(crate) fn drain(stream: &mut (impl Read + Write), job: &Job, variant: &Varia
     write_all(stream, &[0])?;
     let unit = if job.kind == Kind::Rate { job.size as f64 } else { 1e9 };
     let p99 = parts.slow().map(|bytes_per_second| bytes_per_second / unit);
-    Ok(Measured { p99, cpu_s_per_gb, ..Measured::default() })
+    let figures = [(Figure::ThroughKernel, 1.0)].into();
+    Ok(Measured { p99, cpu_s_per_gb, figures, ..Measured::default() })
 }
 
 fn receive(

@@ -104,7 +104,11 @@ impl<'a> Source<'a> {
             p99: self.credit.map_or_else(|| slow(parts, job), |_| None),
             cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())),
             copies: Some(copies(&before, &self.link.counters(), job)),
-            figures: [(Figure::WithStart, with_start)].into(),
+            figures: [
+                (Figure::WithStart, with_start),
+                (Figure::ThroughKernel, through_kernel(&before, &self.link.counters(), job)),
+            ]
+            .into(),
             ..Measured::default()
         })
     }
@@ -166,6 +170,7 @@ fn drain(link: &mut Link, inbox: &MemoryRegion, job: &Job) -> Outcome<Measured> 
         cpu_share: Some(watch.cpu_share()),
         cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())),
         copies: Some(copies(&before, &link.counters(), job)),
+        figures: [(Figure::ThroughKernel, through_kernel(&before, &link.counters(), job))].into(),
         ..Measured::default()
     })
 }
@@ -199,4 +204,14 @@ fn slow(parts: Parts, job: &Job) -> Option<f64> {
 fn copies(before: &Counters, after: &Counters, job: &Job) -> f64 {
     let copied = |counters: &Counters| counters.sent_copied_bytes + counters.placed_copied_bytes;
     (copied(after) - copied(before)) as f64 / job.bytes() as f64
+}
+
+/// How often each byte of payload went through a call of the kernel that copies it here. The rings of shared memory are
+/// none; what a peer has lent the kernel copies once, at the side that takes it.
+fn through_kernel(before: &Counters, after: &Counters, job: &Job) -> f64 {
+    let bytes = |counters: &Counters| match counters.shared_memory_connections {
+        0 => counters.sent_wire_bytes + counters.received_wire_bytes,
+        _ => counters.placed_borrowed_bytes,
+    };
+    (bytes(after) - bytes(before)) as f64 / job.bytes() as f64
 }

@@ -57,7 +57,7 @@ pub(crate) fn start(arguments: &Fences, scale: &Scale<'_>, place: &Place, ranks:
     words.extend(scale.sizes.map(|sizes| ("--size", list(sizes.0.iter().map(|size| size.0.to_string()).collect()))));
     let mut children = Vec::new();
     for rank in 0..ranks {
-        let mut command = place.command(rank).map_err(|error| format!("this program: {error}"))?;
+        let mut command = place.command(rank, &[]).map_err(|error| format!("this program: {error}"))?;
         command.args(["perf", scale.test.name()]).env(RAW, "1").stdin(Stdio::null());
         command.args(words.iter().flat_map(|(name, value)| [*name, value]));
         command.args(arguments.auto_table.then_some("--auto-table"));
