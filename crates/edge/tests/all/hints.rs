@@ -93,7 +93,12 @@ fn a_peer_that_answers_is_not_lost_though_each_packet_is_said_to_be_refused() {
         refuse_all(&mut world);
     }
     assert_eq!(world.ending(0), None);
+    // Reports from before its last answer do not make a pause of it an end.
     world.seen = None;
+    world.sides[1].stopped = true;
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.ending(0), None, "it has been silent for 5 s, and was not reported since");
+    world.resume(1);
     world.finish();
 }
 
