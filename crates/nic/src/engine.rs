@@ -399,7 +399,10 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
 
     fn answer_peers(&mut self) {
         while let Some(key) = self.answering.pop() {
-            self.with_connection(key, Connection::answer);
+            self.with_connection(key, |connection, cx| {
+                connection.is_listed_to_answer = false;
+                connection.answer(cx)
+            });
         }
     }
 
@@ -458,10 +461,10 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         let mut answers = false;
         let outcome = self.with_inbox(key, inbox, |connection, cx| {
             let outcome = connection.drive(cx);
-            answers = connection.answers_wait();
+            answers = connection.answers_wait() && !core::mem::replace(&mut connection.is_listed_to_answer, true);
             outcome
         });
-        if answers && !self.answering.contains(&key) {
+        if answers {
             self.answering.push(key);
         }
         outcome.is_some_and(|outcome| outcome != Outcome::Idle)

@@ -110,6 +110,8 @@ pub(crate) struct Connection<N: Carrier> {
     missed: u32,
     /// What the peer has asked for is answered when the packets that came with it were attended to.
     answers_wait: bool,
+    /// The engine has it in its list of those that answer then.
+    pub(crate) is_listed_to_answer: bool,
     /// The listener that it came through, until it is decided.
     pub(crate) listener: Option<DefaultKey>,
     /// It was closed while its caller had yet to confirm: it is, once that has come.
@@ -160,6 +162,7 @@ impl<N: Carrier> Connection<N> {
             is_at_low_water: false,
             missed: 0,
             answers_wait: false,
+            is_listed_to_answer: false,
             listener: None,
             closes_when_ready: false,
             refused: None,

@@ -199,7 +199,9 @@ impl Core {
     /// Looks what has become of connections that are being opened.
     pub(super) fn look_at_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
-        for key in core::mem::take(&mut self.opening) {
+        // Those that are still being opened are put back behind.
+        for _ in 0..self.opening.len() {
+            let Some(key) = self.opening.pop() else { break };
             let Some(link) = self.links.get(key.0) else { continue };
             if matches!(link.proving, Some(Proving::Confirmed(_)))
                 && (!link.early.is_empty() || !link.queue_pair.state().has_ended())
@@ -364,7 +366,8 @@ impl Core {
         known.link = None;
         known.awaited = true;
         let until = now + self.settings.connect_timeout / AWAITED_TIMES;
-        self.awaited.push((peer, until));
+        known.awaited_until = until;
+        self.awaited.push_back((peer, until));
         self.wake_by(until);
     }
 
@@ -533,7 +536,7 @@ impl Core {
     /// Our own attempt makes way for the peer's.
     pub(super) fn drop_opening<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
-        self.opening.retain(|opening| *opening != key);
+        self.opening.remove(key);
         self.end_link(key, engine);
     }
 
@@ -581,7 +584,7 @@ impl Core {
             Some(Proving::Answered(answered)) => Some(answered.until),
             Some(Proving::Asked(_) | Proving::Confirmed(_)) | None => None,
         });
-        let late = self.opening.iter().filter_map(|key| self.next_late_look(*key, now));
+        let late = self.opening.iter().filter_map(|key| self.next_late_look(key, now));
         doubted.chain(proving).chain(late).filter(|until| *until > now).min()
     }
 
@@ -597,7 +600,9 @@ impl Core {
     /// Takes leave of connections that have ended, and of the peers behind them.
     pub(super) fn reap<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
-        for key in core::mem::take(&mut self.ending) {
+        // Those that have yet to end are put back behind.
+        for _ in 0..self.ending.len() {
+            let Some(key) = self.ending.pop() else { break };
             let Some(link) = self.links.get(key.0) else { continue };
             if link.is_broken
                 && let Some(place) = link.queue_pair.connection()
@@ -647,16 +652,14 @@ impl Core {
         if let Some(until) = self.next_limit(now) {
             self.wake_by(until);
         }
-        for (peer, until) in core::mem::take(&mut self.awaited) {
-            let Some(known) = self.host.peers.get_mut(peer) else { continue };
-            if !known.awaited {
-                continue;
-            }
-            if until > now {
-                self.awaited.push((peer, until));
+        while let Some((peer, until)) = self.awaited.front().copied() {
+            let known = self.host.peers.get_mut(peer).filter(|known| known.awaited && known.awaited_until == until);
+            if known.is_some() && until > now {
                 self.wake_by(until);
-                continue;
+                break;
             }
+            self.awaited.pop_front();
+            let Some(known) = known else { continue };
             known.awaited = false;
             known.times_awaited += 1;
             if known.times_awaited < AWAITED_TIMES {

@@ -2,6 +2,7 @@
 //! what the application asks for. `connect` has how its connections come about, `sending` what goes out, `ending` how
 //! it ends and how failures are told.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use super::request::{
     SendPost, TransferPost, Warning,
 };
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
+use super::unique_queue::UniqueQueue;
 use super::waiting::{PendingTakeover, Unconfirmed};
 use super::{EndpointAttributes, EndpointSettings};
 use crate::engine::EngineClient;
@@ -62,11 +64,11 @@ pub(crate) struct Core {
     pub(super) event_count: Arc<EventCount>,
     pub(super) links: Numbered<Box<Link>>,
     /// Links that are being opened.
-    pub(super) opening: Vec<LinkKey>,
+    pub(super) opening: UniqueQueue<LinkKey>,
     /// Links whose end has shown.
-    pub(super) ending: Vec<LinkKey>,
-    /// Peers whose own connection is awaited, and until when.
-    pub(super) awaited: Vec<(PeerId, Time)>,
+    pub(super) ending: UniqueQueue<LinkKey>,
+    /// Peers whose own connection is awaited, and until when, the earliest first. Some have connected since.
+    pub(super) awaited: VecDeque<(PeerId, Time)>,
     /// Links to callers that have yet to prove that they have the key, the oldest first.
     pub(super) unproven: Vec<LinkKey>,
     /// Callers that were let in and have yet to say that they know.
@@ -74,11 +76,11 @@ pub(crate) struct Core {
     /// Callers that wait for the end of another connection.
     pub(super) doubted: Vec<PendingTakeover>,
     /// Links with something for the engine to send.
-    pub(super) rung: Vec<LinkKey>,
+    pub(super) rung: UniqueQueue<LinkKey>,
     /// Peers with packets for which there was no room.
-    pub(super) stalled: Vec<PeerId>,
+    pub(super) stalled: UniqueQueue<PeerId>,
     /// Peers to which something is to be sent that was kept for a message to go out with.
-    pub(super) patient: Vec<PeerId>,
+    pub(super) patient: UniqueQueue<PeerId>,
     taken: Vec<WorkCompletion>,
     pub(super) packet: Vec<u8>,
     /// 8 bytes for the answer of each atomic work request.
@@ -154,15 +156,15 @@ impl Core {
             completions,
             event_count,
             links: Numbered::default(),
-            opening: Vec::new(),
-            ending: Vec::new(),
-            awaited: Vec::new(),
+            opening: UniqueQueue::default(),
+            ending: UniqueQueue::default(),
+            awaited: VecDeque::new(),
             unproven: Vec::new(),
             unconfirmed: Vec::new(),
             doubted: Vec::new(),
-            rung: Vec::new(),
-            stalled: Vec::new(),
-            patient: Vec::new(),
+            rung: UniqueQueue::default(),
+            stalled: UniqueQueue::default(),
+            patient: UniqueQueue::default(),
             taken: Vec::with_capacity(BATCH),
             cells: Cells { region, free: (0..CELLS).rev().collect() },
             has_arrivals: false,
@@ -293,8 +295,7 @@ impl Core {
     /// heard: credits that the peer gave back before it knew may be there already, and for the machine there is no
     /// connection, or the next one.
     fn is_leaving(&self, key: LinkKey, peer: PeerId) -> bool {
-        self.host.to_disconnect.contains(&peer)
-            && self.host.peers.get(peer).is_some_and(|known| known.link == Some(key))
+        self.host.to_disconnect.contains(peer) && self.host.peers.get(peer).is_some_and(|known| known.link == Some(key))
     }
 
     pub(super) fn break_link(&mut self, key: LinkKey) {
@@ -323,9 +324,7 @@ impl Core {
     }
 
     pub(super) fn notice_end(&mut self, key: LinkKey) {
-        if !self.ending.contains(&key) {
-            self.ending.push(key);
-        }
+        self.ending.push(key);
     }
 
     fn take_transfer(&mut self, key: LinkKey, number: u32, status: Status) {

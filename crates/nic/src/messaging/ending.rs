@@ -41,7 +41,7 @@ impl Core {
         let is_posted = |link: &Link| link.phase == Phase::Up && link.queue_pair.sends_under_way() > 0;
         self.held_back
             || !self.host.in_use.is_empty()
-            || self.stalled.iter().chain(&self.patient).any(|peer| counts(*peer))
+            || self.stalled.iter().chain(self.patient.iter()).any(&counts)
             || self.host.transfers.iter().any(|(_, transfer)| !matches!(transfer, Transfer::Protocol(_)))
             || self.host.peers.iter().any(|peer| !peer.work.is_empty())
             || self.links.iter().any(|(_, link)| counts(link.peer) && is_posted(link))
@@ -52,7 +52,7 @@ impl Core {
     /// and receives nothing does not keep the endpoint open.
     pub(crate) fn movement<N: Carrier, C: Clock>(&self, engine: &mut Engine<N, C>) -> Movement {
         let mut mark = DefaultHasher::new();
-        let mut is_setting_up = self.awaited.iter().any(|(peer, _)| self.is_known(*peer));
+        let mut is_setting_up = self.awaited.iter().any(|(peer, _)| self.is_awaited(*peer));
         self.host.sends_under_way.hash(&mut mark);
         for (_, link) in self.links.iter().filter(|(_, link)| self.is_known(link.peer)) {
             is_setting_up |= link.phase.is_early();
@@ -62,6 +62,10 @@ impl Core {
             sent.hash(&mut mark);
         }
         Movement { mark: mark.finish(), is_setting_up }
+    }
+
+    fn is_awaited(&self, peer: PeerId) -> bool {
+        self.host.peers.get(peer).is_some_and(|known| known.awaited && known.is_known())
     }
 
     fn is_known(&self, peer: PeerId) -> bool {

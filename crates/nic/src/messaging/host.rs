@@ -15,6 +15,7 @@ use super::request::{
     Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered, Warning,
 };
 use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
+use super::unique_queue::UniqueQueue;
 use crate::callback;
 use crate::counters::Counters;
 
@@ -188,12 +189,12 @@ pub(super) struct NicHost {
     pub(super) in_use: Vec<InUse>,
     /// Peers with work to be posted.
     pub(super) listed: VecDeque<PeerId>,
-    pub(super) to_connect: Vec<PeerId>,
-    pub(super) to_disconnect: Vec<PeerId>,
+    pub(super) to_connect: UniqueQueue<PeerId>,
+    pub(super) to_disconnect: UniqueQueue<PeerId>,
     /// Peers, each with the number of packets that are to be received at a time beyond the others.
     pub(super) to_widen: Vec<(PeerId, u16)>,
     /// Peers to which the protocol has promised what can't be done: their connections must end.
-    pub(super) to_break: Vec<PeerId>,
+    pub(super) to_break: UniqueQueue<PeerId>,
     pub(super) calls: Vec<Called>,
     pub(super) answers: Vec<Answered>,
     /// Transfers of the messages' protocols for which there was no place in the memory table.
@@ -224,10 +225,10 @@ impl NicHost {
             spare: BufferPool::default(),
             in_use: Vec::new(),
             listed: VecDeque::new(),
-            to_connect: Vec::new(),
-            to_disconnect: Vec::new(),
+            to_connect: UniqueQueue::default(),
+            to_disconnect: UniqueQueue::default(),
             to_widen: Vec::new(),
-            to_break: Vec::new(),
+            to_break: UniqueQueue::default(),
             calls: Vec::new(),
             answers: Vec::new(),
             failed: Vec::new(),

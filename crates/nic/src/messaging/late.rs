@@ -68,7 +68,7 @@ impl Core {
         let Some(transport) = engine.taken_by(place.key) else { return false };
         let waited_for = now - since.unwrap_or(now);
         if is_too_late {
-            self.opening.retain(|opening| *opening != key);
+            self.opening.remove(key);
             self.end_link(key, engine);
             let waited_for = self.settings.reply_timeout.unwrap_or(waited_for);
             let failure = ConnectionError::NoAnswer { remote, waited_for, is_connected: true, transport };

@@ -54,7 +54,7 @@ impl Core {
         let has_link = || self.ending.iter().any(|key| self.links.get(key.0).is_some_and(|link| link.peer == peer));
         is_idle
             && !known.awaited
-            && lists.iter().all(|list| !list.contains(&peer))
+            && lists.iter().all(|list| !list.contains(peer))
             && host.to_widen.iter().all(|(other, _)| *other != peer)
             && !has_link()
             && !(known.has_receives && self.machine.has_receives_for(peer))

@@ -21,6 +21,7 @@ mod request;
 mod sending;
 mod transfer;
 mod unconfirmed;
+mod unique_queue;
 mod waiting;
 
 use crate::offer::Transport;

@@ -39,6 +39,8 @@ pub(super) struct Peer {
     pub(super) attempts: Vec<Attempt>,
     /// Whether the peer was told that it shall connect to us: its connection is awaited.
     pub(super) awaited: bool,
+    /// Until when it is.
+    pub(super) awaited_until: Time,
     /// How often that has failed.
     pub(super) times_awaited: u32,
     /// How often all paths have failed, though the host has taken the connection on one of them.
@@ -82,6 +84,7 @@ impl Peer {
             from: None,
             attempts: Vec::new(),
             awaited: false,
+            awaited_until: Time::ZERO,
             times_awaited: 0,
             rounds: 0,
             wanted_since: None,

@@ -11,6 +11,7 @@ use super::link::{Link, Purpose};
 use super::phase::Phase;
 use super::request::EndpointFailure;
 use super::transfer::{Transfer, Work};
+use super::unique_queue::UniqueQueue;
 use crate::ids::LinkKey;
 use crate::lower::{Carrier, Passed};
 
@@ -174,8 +175,8 @@ impl Core {
         }
     }
 
-    pub(super) fn ring(rung: &mut Vec<LinkKey>, link: &mut Link) {
-        if link.is_rung && !rung.contains(&link.key) {
+    pub(super) fn ring(rung: &mut UniqueQueue<LinkKey>, link: &mut Link) {
+        if link.is_rung {
             rung.push(link.key);
         }
     }
@@ -261,15 +262,13 @@ impl Core {
         let mut any = false;
         // Those that stall again are put back behind.
         for _ in 0..self.stalled.len() {
-            let peer = self.stalled.remove(0);
+            let Some(peer) = self.stalled.pop() else { break };
             any |= self.send_packet_to(peer, engine);
         }
         while let Some(peer) = self.machine.next_ready() {
             // The application has a message before it now, and may answer it at once.
             if engine.is_visited() && self.machine.is_patient(peer) {
-                if !self.patient.contains(&peer) {
-                    self.patient.push(peer);
-                }
+                self.patient.push(peer);
                 self.held_back = true;
                 continue;
             }
@@ -327,9 +326,7 @@ impl Core {
 
     /// There is no room for a packet to a peer now, or something goes before it.
     fn stall(&mut self, peer: PeerId) -> bool {
-        if !self.stalled.contains(&peer) {
-            self.stalled.push(peer);
-        }
+        self.stalled.push(peer);
         false
     }
 
@@ -359,5 +356,5 @@ impl Core {
 
 /// A packet whose content was not there when it was made must not leave: the connection ends in its place.
 fn unless_broken<L>(peer: PeerId, length: Option<L>, host: &NicHost) -> Option<L> {
-    length.filter(|_| host.to_break.is_empty() || !host.to_break.contains(&peer))
+    length.filter(|_| host.to_break.is_empty() || !host.to_break.contains(peer))
 }
