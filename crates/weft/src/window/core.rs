@@ -14,16 +14,15 @@ use weft_window::{Access, Asserts, Carrier, Order, Request, Settings};
 use super::WindowOptions;
 use super::error::Error;
 use super::operation::{Context, Kind, Operation};
+use super::probes::{Awaited, PERIOD};
 use super::side::Side;
-use super::state::{Awaited, State, Surroundings};
+use super::state::{State, Surroundings};
 use crate::endpoint::{Endpoint, EventQueue};
 use crate::group::Group;
 use crate::verbs::{MemoryRegion, ProtectionDomain};
 
 /// Receives that are posted for messages of the other ranks, which are handled one by one.
 pub(super) const RECEIVES: usize = 64;
-/// The longest wait before somebody looks at the clock again.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait before memory is tried again that is still in use.
 const RETRY: Duration = Duration::from_millis(1);
 /// The tag of receives that nobody sends to: they fail when the connection to their peer is lost.
@@ -203,7 +202,7 @@ impl Core {
                     return Err(error);
                 }
             }
-            self.turn(LOOK, Awaited::Anybody);
+            self.turn(PERIOD, Awaited::Anybody);
         }
     }
 
@@ -338,7 +337,7 @@ impl Core {
             if self.has_passed(start, limit) {
                 return Err(Error::Late { rank: awaited.unwrap_or(self.rank), waited_for: limit });
             }
-            self.turn(LOOK.min(limit / 4), awaited.map_or(Awaited::Nobody, Awaited::Rank));
+            self.turn(PERIOD.min(limit / 4), awaited.map_or(Awaited::Nobody, Awaited::Rank));
         }
     }
 }
@@ -393,7 +392,7 @@ mod tests {
         let second = thread::spawn(move || {
             let (team, window) = window_of(zero);
             begun_too.wait();
-            team.core().state().probe_period = PROBE_PERIOD;
+            team.core().state().probes.period = PROBE_PERIOD;
             let mut turns = None;
             team.while_waiting(PROBE_PERIOD, move || {
                 thread::sleep(PROBE_PERIOD);

@@ -51,6 +51,7 @@ mod lock;
 mod neighbourhood;
 mod operation;
 mod packed;
+mod probes;
 mod side;
 mod state;
 mod strided;

@@ -1,6 +1,5 @@
 //! What a team knows, and what becomes of completions.
 
-use core::time::Duration;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -13,10 +12,10 @@ use weft_wire::window::{Notice, Packed};
 
 use super::WindowOptions;
 use super::codec::{self, Said};
-use super::core::LOOK;
 use super::error::Error;
 use super::operation::{Context, Kind, Post};
 use super::packed;
+use super::probes::{Awaited, Probes};
 use super::side::{Posting, Side};
 use crate::endpoint::Endpoint;
 
@@ -47,17 +46,6 @@ impl Surroundings {
     }
 }
 
-/// Whose messages a call waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaited {
-    /// No rank's: it waits for this rank's own NIC.
-    Nobody,
-    /// This rank's alone. Others may have left in good order.
-    Rank(usize),
-    /// Those of any rank. None of them may have left: the window is still there.
-    Anybody,
-}
-
 /// What a team knows.
 pub(super) struct State {
     pub(super) sides: BTreeMap<u16, Side>,
@@ -68,12 +56,7 @@ pub(super) struct State {
     pub(super) spare: Vec<Vec<u8>>,
     under_way: usize,
     lost: Vec<Option<EndpointFailure>>,
-    /// By rank: whether anything was sent there, or came from there; and whether a probe is on its way.
-    met: Vec<bool>,
-    probed: Vec<bool>,
-    probed_at: Time,
-    /// The time between two probes of a rank that is awaited.
-    pub(super) probe_period: Duration,
+    pub(super) probes: Probes,
     values: Vec<u64>,
     /// When somebody looked at the clock last.
     pub(super) now: Time,
@@ -90,10 +73,7 @@ impl State {
             spare: Vec::with_capacity(SPARE),
             under_way: 0,
             lost: vec![None; ranks],
-            met: vec![false; ranks],
-            probed: vec![false; ranks],
-            probed_at: Time::ZERO,
-            probe_period: LOOK,
+            probes: Probes::new(ranks),
             values: Vec::new(),
             now: Time::ZERO,
         }
@@ -214,23 +194,18 @@ impl State {
         self.post(around, endpoint);
     }
 
-    /// Who waits asks once in a period: are the ranks there that are awaited? A connection that has ended in good order
-    /// is not reported, and neither is a process that has. Where any rank is awaited, those are asked with whom there
-    /// was a connection.
+    /// Probes ranks that are awaited, when it is time.
     pub(super) fn probe(&mut self, now: Time, awaited: Awaited, around: &Surroundings, endpoint: &Endpoint) {
-        if awaited == Awaited::Nobody || now < self.probed_at + self.probe_period {
+        let due = self.probes.due(now, awaited, |rank| self.lost[rank].is_some());
+        if due.is_empty() {
             return;
         }
-        self.probed_at = now;
-        for rank in (0..self.met.len()).filter(|&rank| self.lost[rank].is_none()) {
-            let is_awaited = if awaited == Awaited::Anybody { self.met[rank] } else { awaited == Awaited::Rank(rank) };
-            if is_awaited && !core::mem::replace(&mut self.probed[rank], true) {
-                let mut bytes = Vec::new();
-                codec::emit_probe(&mut bytes);
-                let context = Context { part: 1, index: rank, ..Context::of(Kind::Send, 0) };
-                let post = SendPost::new(around.peers[rank], bytes).level(Level::Delivered).context(context.number());
-                self.outbox.push_back(Post::Send(post));
-            }
+        for rank in due {
+            let mut bytes = Vec::new();
+            codec::emit_probe(&mut bytes);
+            let context = Context { part: 1, index: rank, ..Context::of(Kind::Send, 0) };
+            let post = SendPost::new(around.peers[rank], bytes).level(Level::Delivered).context(context.number());
+            self.outbox.push_back(Post::Send(post));
         }
         self.post(around, endpoint);
     }
@@ -268,7 +243,7 @@ impl State {
         endpoint: &Endpoint,
     ) -> Option<Vec<u8>> {
         let context = Context::parse(event.context);
-        rank.into_iter().for_each(|rank| self.met[rank] = true);
+        rank.into_iter().for_each(|rank| self.probes.meet(rank));
         let again = match event.completed {
             Completed::Receive => self.received(event, rank, &around.registry),
             Completed::RemoteWrite => {
@@ -291,7 +266,7 @@ impl State {
     fn finished(&mut self, event: Event, context: Context, rank: Option<usize>, around: &Surroundings) {
         let bytes = event.buffer;
         if (context.kind, context.part) == (Kind::Send, 1) {
-            self.probed[context.index] = false;
+            self.probes.finish(context.index);
         }
         if let Err(why) = event.outcome {
             return rank.into_iter().for_each(|rank| self.lose(rank, why.clone()));
