@@ -21,7 +21,16 @@ use serde_json::{Value, json};
 /// Every crate that there is or will be, lowest level first. A new one gets its place here before it gets content.
 const LEVELS: [&[&str]; 9] = [
     &["weft-base", "weft-lock", "weft-testing"],
-    &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric", "weft-ring", "weft-collective", "weft-emulate"],
+    &[
+        "weft-wire",
+        "weft-memory",
+        "weft-congestion",
+        "weft-libfabric",
+        "weft-pmix",
+        "weft-ring",
+        "weft-collective",
+        "weft-emulate",
+    ],
     &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-scenario"],
     &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
@@ -72,8 +81,16 @@ const OWN: [&str; 7] = [
 ];
 
 /// Crates that exist for unsafe code: memory, the operating system, a C interface, allocators of tests.
-const UNSAFE: [&str; 7] =
-    ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider", "weft-verbs-abi", "weft-mpi", "weft-testing"];
+const UNSAFE: [&str; 8] = [
+    "weft-memory",
+    "weft-driver",
+    "weft-libfabric",
+    "weft-pmix",
+    "weft-provider",
+    "weft-verbs-abi",
+    "weft-mpi",
+    "weft-testing",
+];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 

@@ -49,13 +49,15 @@ pub enum GroupError {
     },
     /// The bootstrap server or the launcher has said what is not in its protocol.
     Protocol(String),
+    /// The launcher speaks PMIx, and what it was asked for has failed, or is not what it must be.
+    Pmix(weft_pmix::Error),
 }
 
 impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchRank { rank, size } => {
-                let most = super::Group::MOST_RANKS;
+                let most = super::limits::MOST_RANKS;
                 write!(f, "rank {rank} of {size}: ranks are numbered from 0, and at most {most}")
             }
             Self::Environment { name, value } if value.is_empty() => write!(f, "{name} is not set, or empty"),
@@ -71,6 +73,7 @@ impl fmt::Display for GroupError {
             Self::TooLong { length, most } => {
                 write!(f, "{length} bytes for an exchange between ranks: at most {most} are possible")
             }
+            Self::Pmix(error) => error.fmt(f),
             Self::Protocol(text) => write!(f, "not the protocol of a group: {text}"),
         }
     }
@@ -80,6 +83,7 @@ impl core::error::Error for GroupError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Io { error, .. } => Some(error),
+            Self::Pmix(error) => Some(error),
             _ => None,
         }
     }

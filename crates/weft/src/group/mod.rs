@@ -6,11 +6,13 @@
 //! | threads of one process | [`Group::threads`] |
 //! | processes that a program starts itself | [`Launch`] there, [`Group::from_environment`] in each |
 //! | processes of Hydra's or Slurm's (PMI-1) | [`Group::from_environment`] |
+//! | processes of Open MPI's `mpirun` or `prterun`, or Slurm's `--mpi=pmix` (PMIx) | [`Group::from_environment`] |
 //! | processes on hosts of a list | [`Group::join`], or [`Group::from_environment`], with the address of rank 0 |
 //! | those of another library, which exchanges bytes for them | [`Group::over`] |
 //! | this process alone | [`Group::alone`] |
 //!
-//! But for PMI-1, bytes go over TCP by a bootstrap server: a thread of rank 0, or of whoever has started the ranks.
+//! But for PMI-1 and PMIx, where the launcher carries them, bytes go over TCP by a bootstrap server: a thread of rank
+//! 0, or of the program that has started the ranks.
 //! It is for set-up: a few exchanges of some kilobytes.
 //!
 //! # Example
@@ -35,7 +37,9 @@
 mod bootstrap;
 mod error;
 mod launch;
+mod limits;
 mod pmi;
+mod pmix;
 
 use core::fmt;
 use core::time::Duration;
@@ -46,6 +50,7 @@ use bootstrap::{Client, Server, Token};
 pub use error::GroupError;
 pub use launch::Launch;
 use pmi::Pmi;
+use pmix::Pmix;
 
 /// The ranks of a job, as one of them sees it.
 pub struct Group {
@@ -63,17 +68,18 @@ enum Means {
     Other(Box<Exchange>),
     Bootstrap(Client),
     Pmi(Pmi),
+    Pmix(Pmix),
 }
 
 impl Group {
     /// The most ranks.
-    pub const MOST_RANKS: usize = 65_536;
+    pub const MOST_RANKS: usize = limits::MOST_RANKS;
 
     /// The most bytes that one rank gives to [`Group::all_gather`].
-    pub const MOST_BYTES: usize = 16 * 1024;
+    pub const MOST_BYTES: usize = limits::MOST_BYTES;
 
     /// How long ranks wait for each other unless it is said otherwise.
-    pub const LIMIT: Duration = Duration::from_secs(60);
+    pub const LIMIT: Duration = limits::LIMIT;
 
     /// This process, or thread, is the only one.
     #[must_use]
@@ -123,22 +129,32 @@ impl Group {
 
     /// The group that whoever started this process has put it in: a [`Launch`] (`WEFT_RANK`, `WEFT_SIZE`,
     /// `WEFT_MEETING`, `WEFT_TOKEN`), a script that starts ranks on hosts of its own (the same without `WEFT_TOKEN`:
-    /// [`Group::join`] at that address), or a launcher that speaks PMI-1 (`PMI_RANK`, `PMI_SIZE`, `PMI_FD`). `None`:
-    /// nobody has. A process that is also an MPI program's must not ask: the launcher speaks with its MPI library.
+    /// [`Group::join`] at that address), or a launcher that speaks PMI-1 (`PMI_RANK`, `PMI_SIZE`, `PMI_FD`) or PMIx
+    /// (`PMIX_NAMESPACE`, `PMIX_RANK`; libpmix is loaded). The first of these that is there counts. `None`: none is.
+    /// A process that is also an MPI program's must not ask: the launcher speaks with its MPI library. Under PMIx a
+    /// process that has dropped its last group has left its job, and gets no other.
     ///
     /// # Errors
-    /// What the environment says makes no sense, or who is named there does not answer.
+    /// What the environment says makes no sense, or the server or launcher that is named there does not answer;
+    /// [`GroupError::Pmix`]: there is no libpmix, or the launcher's answer is no rank of a job.
     pub fn from_environment() -> Result<Option<Self>, GroupError> {
         if env::var_os("WEFT_RANK").is_some() {
             return launch::from_environment().map(Some);
         }
-        if env::var_os("PMI_RANK").is_none() || env::var_os("PMI_FD").is_none() {
-            return Ok(None);
+        let are_there = |names: [&str; 2]| names.iter().all(|name| env::var_os(name).is_some());
+        if are_there(["PMI_RANK", "PMI_FD"]) {
+            let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
+            check(rank, size)?;
+            let pmi = Pmi::open(number("PMI_FD")?, rank, size)?;
+            return Ok(Some(Self { rank, size, means: Means::Pmi(pmi) }));
         }
-        let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
-        check(rank, size)?;
-        let pmi = Pmi::open(number("PMI_FD")?, rank, size)?;
-        Ok(Some(Self { rank, size, means: Means::Pmi(pmi) }))
+        if are_there(["PMIX_NAMESPACE", "PMIX_RANK"]) {
+            let pmix = Pmix::connect()?;
+            let (rank, size) = (pmix.rank(), pmix.size());
+            check(rank, size)?;
+            return Ok(Some(Self { rank, size, means: Means::Pmix(pmix) }));
+        }
+        Ok(None)
     }
 
     /// Which rank this is, from 0.
@@ -167,6 +183,7 @@ impl Group {
             Means::Other(exchange) => exchange(bytes).and_then(|all| whole(all, self.size)),
             Means::Bootstrap(client) => client.all_gather(bytes, self.size),
             Means::Pmi(pmi) => pmi.all_gather(bytes),
+            Means::Pmix(pmix) => pmix.all_gather(bytes),
         }
     }
 

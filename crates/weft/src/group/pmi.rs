@@ -6,12 +6,13 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 
-use super::{Group, GroupError};
+use super::error::GroupError;
+use super::limits::MOST_BYTES;
 
 /// The longest line, in bytes.
 const LONGEST: u64 = 64 * 1024;
 /// The most pieces that a rank's bytes come in.
-const MOST_PIECES: usize = 2 * Group::MOST_BYTES;
+const MOST_PIECES: usize = 2 * MOST_BYTES;
 
 /// What is spoken with the launcher.
 pub(super) struct Pmi {
@@ -80,7 +81,7 @@ impl Pmi {
             piece += 1;
         }
         let wrong = || GroupError::Protocol(format!("what rank {rank} has left with the launcher is no bytes"));
-        from_hexadecimal(&text).filter(|bytes| bytes.len() <= Group::MOST_BYTES).ok_or_else(wrong)
+        from_hexadecimal(&text).filter(|bytes| bytes.len() <= MOST_BYTES).ok_or_else(wrong)
     }
 
     /// Sends a line and returns the answer, which must be of that kind and a success.
