@@ -128,8 +128,8 @@ fn strangers_and_wrong_ranks_are_turned_away_and_disturb_nobody() {
     assert!(matches!(&error, GroupError::Told(text) if text == expected), "{error}");
     // One that says nothing, one that talks nonsense and is not answered, one that claims much and has the wrong token.
     let _silent = TcpStream::connect(address).unwrap();
-    for text in [&b"GET / HTTP/1.1\r\nHost: nobody at all\r\n\r\n"[..], &[b"WEFTGRP1".as_slice(), &[0xff; 24]].concat()]
-    {
+    let claims = |version| [b"WEFTGRP".as_slice(), version, &[0xff; 26]].concat();
+    for text in [&b"GET / HTTP/1.1\r\nHost: nobody at all\r\n\r\n"[..], &claims(b"2"), &claims(b"1")] {
         let mut stranger = TcpStream::connect(address).unwrap();
         stranger.write_all(text).unwrap();
         stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -12,7 +12,8 @@
 //! | this process alone | [`Group::alone`] |
 //!
 //! But for PMI-1 and PMIx, where the launcher carries them, bytes go over TCP by a bootstrap server: a thread of rank
-//! 0, or of the program that has started the ranks.
+//! 0, or of the program that has started the ranks. It sends each rank a few bytes in each round; what the ranks give
+//! goes from rank to rank along a tree, or by the server where a rank is not reached by the others.
 //! It is for set-up: a few exchanges of some kilobytes.
 //!
 //! # Example
@@ -181,7 +182,7 @@ impl Group {
         match &mut self.means {
             Means::Alone => Ok(vec![bytes.to_vec()]),
             Means::Other(exchange) => exchange(bytes).and_then(|all| whole(all, self.size)),
-            Means::Bootstrap(client) => client.all_gather(bytes, self.size),
+            Means::Bootstrap(client) => client.all_gather(bytes),
             Means::Pmi(pmi) => pmi.all_gather(bytes),
             Means::Pmix(pmix) => pmix.all_gather(bytes),
         }
