@@ -11,7 +11,7 @@ use weft::verbs::{
 
 /// Rounds of connections, and connections in each: enough that a few hundred KiB kept of each show beside all that a
 /// process has in memory otherwise.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 16;
 const CONNECTIONS: usize = 64;
 /// Connections of Edge that are over answer for three seconds yet: all of the rounds may, both ends, with 16 KiB each.
 const LINGERING: i64 = (2 * ROUNDS * CONNECTIONS * (16 << 10)) as i64;
