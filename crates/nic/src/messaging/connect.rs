@@ -21,7 +21,6 @@ use crate::engine::ConnectTimeout;
 use crate::engine::listening::RequestKey;
 use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
-use crate::ids::State;
 use crate::lower::Route;
 use crate::lower::{Carrier, Setup as _};
 use crate::offer::{
@@ -138,12 +137,13 @@ impl Core {
         if self.key.is_some() {
             link.proving = Some(Proving::Asked(hello));
         }
-        self.opening.push(key);
+        self.openings.add(link);
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.link = Some(key);
             known.from = local;
         }
         if let Some(at) = self.next_late_look(key, engine.now()) {
+            self.openings.late_at = [self.openings.late_at, Some(at)].into_iter().flatten().min();
             self.wake_by(at);
         }
         Ok(())
@@ -196,36 +196,8 @@ impl Core {
         }
     }
 
-    /// Looks what has become of connections that are being opened.
-    pub(super) fn look_at_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
-        let mut any = false;
-        // Those that are still being opened are put back behind.
-        for _ in 0..self.opening.len() {
-            let Some(key) = self.opening.pop() else { break };
-            let Some(link) = self.links.get(key.0) else { continue };
-            if matches!(link.proving, Some(Proving::Confirmed(_)))
-                && (!link.early.is_empty() || !link.queue_pair.state().has_ended())
-            {
-                let heard = self.hear_verdict(key, engine);
-                any |= heard || self.look_at_late_opening(key, engine);
-                continue;
-            }
-            match link.queue_pair.state() {
-                State::Idle | State::Connecting => {
-                    self.opening.push(key);
-                    any |= self.look_at_late_opening(key, engine);
-                    continue;
-                }
-                State::Ready | State::Closing => self.welcome(key, engine),
-                State::Closed | State::Failed => self.opening_failed(key, engine),
-            }
-            any = true;
-        }
-        any
-    }
-
     /// A connection that we have opened stands.
-    fn welcome<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+    pub(super) fn welcome<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get(key.0) else { return };
         let (peer, Phase::Opening(path)) = (link.peer, link.phase) else { return };
         let Some(info) = link.queue_pair.info() else { return };
@@ -316,7 +288,7 @@ impl Core {
     }
 
     /// A connection that we wanted to open has come to nothing.
-    fn opening_failed<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+    pub(super) fn opening_failed<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.remove(key.0) else { return };
         let Phase::Opening(path) = link.phase else { return };
         let peer = link.peer;
@@ -536,7 +508,7 @@ impl Core {
     /// Our own attempt makes way for the peer's.
     pub(super) fn drop_opening<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
-        self.opening.remove(key);
+        self.end_opening(key);
         self.end_link(key, engine);
     }
 
@@ -584,8 +556,7 @@ impl Core {
             Some(Proving::Answered(answered)) => Some(answered.until),
             Some(Proving::Asked(_) | Proving::Confirmed(_)) | None => None,
         });
-        let late = self.opening.iter().filter_map(|key| self.next_late_look(key, now));
-        doubted.chain(proving).chain(late).filter(|until| *until > now).min()
+        doubted.chain(proving).chain(self.openings.late_at).filter(|until| *until > now).min()
     }
 
     // --- endings
@@ -649,6 +620,7 @@ impl Core {
             return false;
         }
         self.wake_at = self.machine.handle_time(now, &mut self.host);
+        self.look_at_late_openings(engine);
         if let Some(until) = self.next_limit(now) {
             self.wake_by(until);
         }

@@ -17,6 +17,7 @@ use super::Engine;
 use super::atomic_post::AtomicPost;
 use super::host::{NicHost, copied, injected_bytes, receive_of, send_of};
 use super::link::{Link, Purpose};
+use super::openings::Openings;
 use super::peers::Peers;
 use super::request::{
     Address, Completed, Completions, EndpointError, EndpointFailure, Event, MAX_ADDRESSES, Match, Peek, ReceivePost,
@@ -64,7 +65,7 @@ pub(crate) struct Core {
     pub(super) event_count: Arc<EventCount>,
     pub(super) links: Numbered<Box<Link>>,
     /// Links that are being opened.
-    pub(super) opening: UniqueQueue<LinkKey>,
+    pub(super) openings: Openings,
     /// Links whose end has shown.
     pub(super) ending: UniqueQueue<LinkKey>,
     /// Peers whose own connection is awaited, and until when, the earliest first. Some have connected since.
@@ -154,9 +155,9 @@ impl Core {
             listener,
             waiting,
             completions,
+            openings: Openings::new(&event_count),
             event_count,
             links: Numbered::default(),
-            opening: UniqueQueue::default(),
             ending: UniqueQueue::default(),
             awaited: VecDeque::new(),
             unproven: Vec::new(),
@@ -180,7 +181,7 @@ impl Core {
 
     /// Whether links are being opened, proved or ended, or a caller waits.
     fn has_changing_links(&self) -> bool {
-        !self.opening.is_empty()
+        self.openings.have_news()
             || !self.unproven.is_empty()
             || !self.unconfirmed.is_empty()
             || !self.ending.is_empty()
@@ -266,7 +267,8 @@ impl Core {
         let Some(link) = self.links.get_mut(key.0) else { return };
         if link.phase.is_early() {
             // It is read when it is known whose it is. There are no more than receive requests.
-            return link.early.push_back(*completion);
+            link.early.push_back(*completion);
+            return self.openings.note_packet(key);
         }
         let peer = link.peer;
         if !link.is_heard() || self.is_leaving(key, peer) {
@@ -625,7 +627,7 @@ impl EngineClient for Core {
         self.has_arrivals
             || !self.completions.is_empty()
             || self.held_back
-            || !self.opening.is_empty()
+            || self.openings.have_news()
             || !self.unproven.is_empty()
             || !self.unconfirmed.is_empty()
             || self.waiting.has_some()

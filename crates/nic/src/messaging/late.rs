@@ -1,19 +1,69 @@
-//! Peers to which no path leads, and those whose hosts have taken the connection, and whose programs do not answer: of
-//! these the application is told after a while, and in the end they count as unreachable.
+//! Connections that are being opened: what has become of them; peers to which no path leads; and those whose hosts
+//! have taken the connection, and whose programs do not answer: of these the application is told after a while, and in
+//! the end they count as unreachable.
 
 use core::time::Duration;
 
 use weft_base::{Clock, PeerId, Time};
 
 use super::core::Core;
+use super::link::Proving;
 use super::phase::Phase;
 use super::request::{Attempt, AttemptFailure, Attempts, EndpointFailure, Warning};
 use super::{EndpointSettings, Engine};
 use crate::error::ConnectionError;
-use crate::ids::LinkKey;
+use crate::ids::{LinkKey, State};
 use crate::lower::Carrier;
 
+/// A connection that is late is looked at again after this part of [`EndpointSettings::LATE`].
+const LOOKS_AGAIN: u32 = 16;
+
 impl Core {
+    /// Goes on with connections that are being opened, as far as something has become of them.
+    pub(super) fn look_at_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let mut any = false;
+        while let Some(key) = self.openings.take_news() {
+            let Some(link) = self.links.get(key.0).filter(|link| matches!(link.phase, Phase::Opening(_))) else {
+                self.end_opening(key);
+                continue;
+            };
+            let state = link.queue_pair.state();
+            if matches!(link.proving, Some(Proving::Confirmed(_))) && (!link.early.is_empty() || !state.has_ended()) {
+                self.end_opening(key);
+                any |= self.hear_verdict(key, engine);
+                continue;
+            }
+            if matches!(state, State::Idle | State::Connecting) {
+                continue;
+            }
+            any = true;
+            self.end_opening(key);
+            if state.has_ended() {
+                self.opening_failed(key, engine);
+            } else {
+                self.welcome(key, engine);
+            }
+        }
+        any
+    }
+
+    /// Looks whether one of them takes too long, when it is time for that. Returns whether something was done about it.
+    pub(super) fn look_at_late_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let now = engine.now();
+        if self.openings.late_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        let all: Vec<LinkKey> = self.openings.iter().collect();
+        let any = all.iter().fold(false, |any, key| self.look_at_late_opening(*key, engine) | any);
+        self.openings.late_at = self.openings.iter().filter_map(|key| self.next_late_look(key, now)).min();
+        any
+    }
+
+    /// A link is open, or given up.
+    pub(super) fn end_opening(&mut self, key: LinkKey) {
+        self.openings.remove(key, self.links.get(key.0).map(Box::as_ref));
+    }
+
     /// No path has led to a peer. Where its host has taken the connection its program may be stopped, and answer later.
     pub(super) fn give_up<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
@@ -43,7 +93,9 @@ impl Core {
         let since = known.wanted_since?;
         let told_at = (!known.is_lateness_told).then_some(since + EndpointSettings::LATE);
         let over_at = self.settings.reply_timeout.map(|timeout| since + timeout);
-        [told_at, over_at].into_iter().flatten().filter(|at| *at > now).min()
+        // Where it was time already its host has not taken the connection, and may yet.
+        let due = |at: Time| if at > now { at } else { now + EndpointSettings::LATE / LOOKS_AGAIN };
+        [told_at, over_at].into_iter().flatten().map(due).min()
     }
 
     /// Looks whether the peer of a connection that is being opened takes too long to answer. Returns whether something
@@ -68,7 +120,7 @@ impl Core {
         let Some(transport) = engine.taken_by(place.key) else { return false };
         let waited_for = now - since.unwrap_or(now);
         if is_too_late {
-            self.opening.remove(key);
+            self.end_opening(key);
             self.end_link(key, engine);
             let waited_for = self.settings.reply_timeout.unwrap_or(waited_for);
             let failure = ConnectionError::NoAnswer { remote, waited_for, is_connected: true, transport };

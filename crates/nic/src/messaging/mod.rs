@@ -14,6 +14,7 @@ mod late;
 mod leaving;
 mod link;
 mod loopback;
+mod openings;
 mod peers;
 mod phase;
 mod proving;

@@ -52,7 +52,7 @@ impl Core {
         link.proving = Some(Proving::Confirmed(Box::new(hello.clone())));
         link.post_first(&Confirmation(proof).emit());
         Self::ring(&mut self.rung, link);
-        self.opening.push(key);
+        self.openings.keep(link);
         true
     }
 
@@ -65,7 +65,7 @@ impl Core {
         let hello = hello.clone();
         let failure = match link.take_first(Verdict::parse) {
             None => {
-                self.opening.push(key);
+                self.openings.keep(link);
                 return false;
             }
             Some(Ok(Verdict::Connected { serial })) => {

@@ -1,0 +1,152 @@
+//! Connections that are being opened. Their queue pairs tell what becomes of them, so that none is polled: what a turn
+//! costs does not depend on how many there are.
+
+use std::sync::Arc;
+
+use weft_base::Time;
+
+use super::link::Link;
+use super::unique_queue::UniqueQueue;
+use crate::ids::{LinkKey, State};
+use crate::queues::event_channel::{EventChannel, EventSource, Signal};
+use crate::queues::event_count::EventCount;
+
+/// The endpoint is attended to in each turn: there is no thread to wake.
+struct NoSignal;
+
+impl Signal for NoSignal {
+    fn set(&self) {}
+    fn clear(&self) {}
+}
+
+/// The links that are being opened.
+pub(super) struct Openings {
+    all: UniqueQueue<LinkKey>,
+    /// What their queue pairs tell.
+    events: Arc<EventChannel>,
+    /// Those for which a packet has come, or of which something had become before they could tell it.
+    noted: UniqueQueue<LinkKey>,
+    /// When one of them may have taken too long.
+    pub(super) late_at: Option<Time>,
+}
+
+impl Openings {
+    pub(super) fn new(event_count: &Arc<EventCount>) -> Self {
+        let events = Arc::new(EventChannel::new(Arc::new(NoSignal), Arc::clone(event_count)));
+        Self { all: UniqueQueue::default(), events, noted: UniqueQueue::default(), late_at: None }
+    }
+
+    /// One more. What has become of it already is news.
+    pub(super) fn add(&mut self, link: &Link) {
+        self.watch(link);
+        if !matches!(link.queue_pair.state(), State::Idle | State::Connecting) {
+            self.noted.push(link.key);
+        }
+    }
+
+    /// One that was taken, and waits for a packet of its peer.
+    pub(super) fn keep(&mut self, link: &Link) {
+        self.watch(link);
+        if link.queue_pair.state().has_ended() {
+            self.noted.push(link.key);
+        }
+    }
+
+    fn watch(&mut self, link: &Link) {
+        self.all.push(link.key);
+        link.queue_pair.set_events(Some(Arc::new(EventSource::new(&self.events, u64::from(link.key.0)))));
+    }
+
+    /// It is open, or given up.
+    pub(super) fn remove(&mut self, key: LinkKey, link: Option<&Link>) {
+        if self.all.remove(key)
+            && let Some(link) = link
+        {
+            link.queue_pair.set_events(None);
+        }
+        self.noted.remove(key);
+    }
+
+    /// A packet has come, perhaps for one of them.
+    pub(super) fn note_packet(&mut self, key: LinkKey) {
+        if self.all.contains(key) {
+            self.noted.push(key);
+        }
+    }
+
+    /// Whether something has become of one of them.
+    pub(super) fn have_news(&self) -> bool {
+        !self.all.is_empty() && (!self.noted.is_empty() || !self.events.is_empty())
+    }
+
+    /// One of which something has become.
+    pub(super) fn take_news(&mut self) -> Option<LinkKey> {
+        self.noted.pop().or_else(|| {
+            // Links that were given up may tell of their end yet.
+            let key = || self.events.take().map(|event| LinkKey(event.token as u32));
+            core::iter::from_fn(key).find(|key| self.all.contains(*key))
+        })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = LinkKey> {
+        self.all.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_base::{DomainId, PeerId};
+    use weft_memory::{Limits, Registry};
+    use weft_message::Settings;
+
+    use super::super::link::Parts;
+    use super::super::phase::Phase;
+    use super::*;
+    use crate::queues::completion_queue::CompletionQueue;
+
+    fn link(number: u32, event_count: &Arc<EventCount>, registry: &Registry, domain: DomainId) -> Link {
+        let settings = Settings::default();
+        let completions = Arc::new(CompletionQueue::growing(1 << 20, Arc::clone(event_count)));
+        let parts = Parts {
+            id: 1,
+            endpoint: 0,
+            registry,
+            domain,
+            completions: &completions,
+            event_count,
+            is_guarded: false,
+            settings: &settings,
+        };
+        Link::new(PeerId(number), LinkKey(number), Phase::Opening(0), &parts).unwrap()
+    }
+
+    #[test]
+    fn only_those_are_taken_of_which_something_has_become_whatever_number_there_is() {
+        for count in [3, 300] {
+            let event_count = Arc::new(EventCount::default());
+            let registry = Registry::new(7, Limits::default());
+            let domain = registry.allocate_domain().unwrap();
+            let mut openings = Openings::new(&event_count);
+            let links: Vec<_> = (0..count).map(|number| link(number, &event_count, &registry, domain)).collect();
+            links.iter().for_each(|link| openings.add(link));
+            assert!(!openings.have_news() && openings.take_news().is_none());
+            // One has ended, one was given up before it ended, and one has a packet. One that stands gets one as well.
+            links[1].queue_pair.finish(&registry, None);
+            openings.remove(LinkKey(0), Some(&links[0]));
+            links[0].queue_pair.finish(&registry, None);
+            openings.note_packet(LinkKey(2));
+            openings.note_packet(LinkKey(0));
+            assert!(openings.have_news());
+            let mut taken: Vec<_> = core::iter::from_fn(|| openings.take_news()).map(|key| key.0).collect();
+            taken.sort_unstable();
+            assert_eq!(taken, [1, 2], "of {count}");
+            assert!(!openings.have_news());
+            // What has become of it before it was added is not lost. One that waits for a packet is no news yet.
+            openings.remove(LinkKey(1), Some(&links[1]));
+            openings.keep(&links[2]);
+            assert_eq!(openings.take_news(), None);
+            openings.add(&links[1]);
+            assert_eq!(openings.take_news(), Some(LinkKey(1)));
+        }
+    }
+}
