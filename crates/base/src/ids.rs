@@ -23,6 +23,18 @@ pub struct RegionId {
     pub generation: u32,
 }
 
+impl RegionId {
+    /// Set in the generation of an id that names a list of slices of regions, not a region.
+    pub const LIST: u32 = 1 << 30;
+
+    /// Whether it names a list of slices.
+    #[must_use]
+    #[inline]
+    pub const fn is_list(self) -> bool {
+        self.generation & Self::LIST != 0
+    }
+}
+
 /// A steering tag: the name under which a peer addresses a region on the wire (RFC 5040 section 1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stag(pub u32);

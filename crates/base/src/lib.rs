@@ -29,5 +29,5 @@ pub use network::{
 };
 pub use random::Random;
 pub use sequence::{MessageNumber, StreamPosition};
-pub use slice::{Gather, MAX_GATHER, Slice, passes_end};
+pub use slice::{Gather, MAX_GATHER, MAX_LISTED, Slice, passes_end};
 pub use time::{Clock, Time};

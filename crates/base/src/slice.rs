@@ -3,8 +3,12 @@
 
 use crate::RegionId;
 
-/// The most slices one work request may gather from or scatter to.
+/// The most slices that a gather list holds in place.
 pub const MAX_GATHER: usize = 4;
+
+/// The most slices of a list that stands in a gather list as one slice ([`RegionId::LIST`]): what a work request gathers
+/// from or scatters to at most. NICs advertise 16 to 30 (`max_sge` of `ibv_query_device`).
+pub const MAX_LISTED: usize = 16;
 
 /// Whether a range of bytes passes the end of the 64-bit offsets. It may end right there: its last byte has an offset
 /// then.
@@ -58,8 +62,8 @@ impl Gather {
         Self { slices: [Self::NOTHING; MAX_GATHER], count: 0 }
     }
 
-    /// These slices, in this order; empty ones are left out. `None` when there are more than [`MAX_GATHER`], or when
-    /// together they are longer than a message can be (2^32 - 1 bytes).
+    /// These slices, in this order; empty ones are left out. `None` when there are more than [`MAX_GATHER`], when one
+    /// of several is the name of a list, or when together they are longer than a message can be (2^32 - 1 bytes).
     #[must_use]
     pub fn new(slices: &[Slice]) -> Option<Self> {
         let mut gather = Self::empty();
@@ -67,6 +71,9 @@ impl Gather {
         for slice in slices.iter().filter(|slice| slice.length > 0) {
             total = total.checked_add(slice.length)?;
             gather.push(*slice)?;
+        }
+        if gather.count > 1 && gather.slices().iter().any(|slice| slice.region.is_list()) {
+            return None;
         }
         Some(gather)
     }
@@ -89,6 +96,13 @@ impl Gather {
         let mut changed = *self;
         changed.slices[..usize::from(self.count)].iter_mut().for_each(|slice| *slice = change(*slice));
         changed
+    }
+
+    /// Whether its slice is the name of a list, which stands alone.
+    #[must_use]
+    #[inline]
+    pub fn is_listed(&self) -> bool {
+        self.slices().first().is_some_and(|slice| slice.region.is_list())
     }
 
     /// Bytes of all slices together.
@@ -167,6 +181,10 @@ mod tests {
     fn limits() {
         assert!(Gather::new(&[slice(0, 0, 1); MAX_GATHER]).is_some());
         assert!(Gather::new(&[slice(0, 0, 1); MAX_GATHER + 1]).is_none());
+        let list = Slice { region: RegionId { index: 0, generation: RegionId::LIST }, offset: 0, length: 1 };
+        assert!(Gather::new(&[slice(0, 0, 0), list]).is_some_and(|gather| gather.is_listed()));
+        assert!(Gather::new(&[slice(0, 0, 1), list]).is_none(), "a list stands alone");
+        assert_eq!(size_of::<Gather>(), 8 + MAX_GATHER * size_of::<Slice>(), "each work request has one");
         assert!(Gather::new(&[slice(0, 0, u32::MAX), slice(0, 0, 1)]).is_none(), "longer than a message can be");
     }
 }

@@ -31,6 +31,18 @@ impl Access {
         Self(15)
     }
 
+    /// As a number, which [`Access::from_bits`] takes.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The rights of a number; bits that are none's are left out.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 31)
+    }
+
     /// Whether all of `rights` are among these.
     #[must_use]
     pub const fn contains(self, rights: Self) -> bool {
@@ -108,7 +120,9 @@ pub enum RemoteRight {
 }
 
 impl RemoteRight {
-    pub(crate) const fn access(self) -> Access {
+    /// The right of a region that it needs.
+    #[must_use]
+    pub const fn access(self) -> Access {
         match self {
             Self::Read => Access::REMOTE_READ,
             Self::Write => Access::REMOTE_WRITE,

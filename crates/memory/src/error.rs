@@ -89,6 +89,13 @@ pub enum MemoryError {
         /// Bytes that were asked for.
         length: u64,
     },
+    /// A list of more slices than there can be in one.
+    ListTooLong {
+        /// As many.
+        most: usize,
+    },
+    /// A list of slices can't be an element of another one.
+    NestedList,
     /// The tagged offset of the last byte would be beyond 64 bits.
     BaseWraps {
         /// The tagged offset of the first byte.
@@ -173,6 +180,8 @@ impl fmt::Display for MemoryError {
                 write!(f, "{element:?} does not have the operation {operation:?}")
             }
             Self::TooLong { length } => write!(f, "a slice of {length} bytes is longer than a message can be"),
+            Self::ListTooLong { most } => write!(f, "a list has at most {most} slices: make several requests of it"),
+            Self::NestedList => f.write_str("a list of slices is an element of another list: name its slices instead"),
             Self::BaseWraps { base, length } => {
                 write!(f, "a region of {length} bytes whose first tagged offset is {base:#x} does not fit into 64 bits")
             }

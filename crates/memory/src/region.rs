@@ -223,6 +223,13 @@ impl Region {
         self.registry.invalidate(self.memory.domain, self.memory.stag).is_ok()
     }
 
+    /// Ends the registration, and every access with it, that of work in flight too, which fails: for memory that its
+    /// owner may free or use for something else then. Once this returns, nothing touches it. (Where the bytes belong to
+    /// the region, dropping it leaves them to work in flight.)
+    pub fn revoke(self) {
+        self.registry.revoke(&self.memory);
+    }
+
     /// Ends the registration and gives the buffer back. Once this returns, nothing touches it.
     ///
     /// # Errors

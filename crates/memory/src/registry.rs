@@ -4,12 +4,14 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use weft_base::{Digest, DomainId, Gather, NoDigest, RegionId, Slice, Stag};
+use weft_base::{Digest, DomainId, Gather, MAX_LISTED, NoDigest, RegionId, Slice, Stag};
 use weft_lock::{Rank, RwLock};
 
 use crate::combine::{Operands, combine_all};
 use crate::hold::RawSlice;
+use crate::list::Pieces;
 use crate::memory::{Grant, Memory, RegionAttributes};
+use crate::slice_list::SliceList;
 use crate::table::{BY_STAG, Table};
 use crate::{
     Access, AtomicOperation, Buffer, Combine, Element, Limits, LocalRight, MemoryError, Region, RemoteFault,
@@ -141,6 +143,48 @@ impl Registry {
         }
     }
 
+    /// Makes a list of slices, of any regions of one protection domain, which is one slice for work requests. Empty
+    /// ones are left out. Which regions there are, and what rights they have, is checked when the list is pinned.
+    ///
+    /// # Errors
+    /// More than [`MAX_LISTED`] slices, a list among them, or more bytes than a message can have.
+    pub fn list(&self, slices: &[Slice]) -> Result<SliceList, MemoryError> {
+        let mut pieces = Pieces::new();
+        let mut length = 0u64;
+        for slice in slices.iter().filter(|slice| slice.length > 0) {
+            if slice.region.is_list() {
+                return Err(MemoryError::NestedList);
+            }
+            pieces.try_push(*slice).map_err(|_| MemoryError::ListTooLong { most: MAX_LISTED })?;
+            length += u64::from(slice.length);
+        }
+        let length = u32::try_from(length).map_err(|_| MemoryError::TooLong { length })?;
+        let region = self.table.write().insert_list(pieces, false)?;
+        Ok(SliceList::new(&self.table, Slice { region, offset: 0, length }))
+    }
+
+    /// A list of `length` bytes that are nowhere: it is pinned as others are, and every touch fails. For a request that
+    /// is to be taken though its memory can't be used, and to fail when its turn comes.
+    ///
+    /// # Errors
+    /// [`MemoryError::Limit`].
+    pub fn void(&self, length: u32) -> Result<SliceList, MemoryError> {
+        let region = self.table.write().insert_list(Pieces::new(), true)?;
+        Ok(SliceList::new(&self.table, Slice { region, offset: 0, length }))
+    }
+
+    /// The slices of regions that make up a slice of a list; a slice of a region is its own.
+    ///
+    /// # Errors
+    /// There is no such list, or it is shorter.
+    #[cold]
+    pub fn pieces(&self, slice: &Slice) -> Result<Pieces, MemoryError> {
+        if !slice.region.is_list() {
+            return Ok(core::iter::once(*slice).collect());
+        }
+        self.table.read().pieces(slice)
+    }
+
     /// Whether a peer on a connection of `domain` may touch this range, and where it is. These are the checks before a
     /// byte is placed or read: RFC 5041 section 7.1, RFC 5040 section 7.1, RFC 5042 section 6.
     ///
@@ -232,7 +276,21 @@ impl Registry {
     pub fn copy_in<D: Digest>(&self, slice: &Slice, bytes: &[u8], digest: &mut D) -> Result<(), MemoryError> {
         same_length(slice.length, bytes.len())?;
         // SAFETY: `touch` vouches for as many bytes as the slice has. A copy and a checksum may stop anywhere.
-        unsafe { self.touch(slice, |pointer| bytes::copy_in(pointer.as_ptr(), bytes, digest)) }
+        match unsafe { self.touch(slice, |pointer| bytes::copy_in(pointer.as_ptr(), bytes, digest)) } {
+            Err(MemoryError::Gone(region)) if region.is_list() => self.copy_in_list(slice, bytes, digest),
+            copied => copied,
+        }
+    }
+
+    #[cold]
+    fn copy_in_list<D: Digest>(&self, slice: &Slice, bytes: &[u8], digest: &mut D) -> Result<(), MemoryError> {
+        let mut rest = bytes;
+        for piece in self.pieces(slice)? {
+            let (now, later) = rest.split_at(piece.length as usize);
+            self.copy_in(&piece, now, digest)?;
+            rest = later;
+        }
+        Ok(())
     }
 
     /// Copies these parts, one behind the other, into a slice that has the length of all of them.
@@ -241,6 +299,11 @@ impl Registry {
     /// The slice can't be touched (any more), or has another length.
     pub fn copy_in_parts(&self, slice: &Slice, parts: &[&[u8]]) -> Result<(), MemoryError> {
         same_length(slice.length, parts.iter().map(|part| part.len()).sum())?;
+        if slice.region.is_list() {
+            return each_part(slice, parts.iter().map(|part| (part.len(), part)), |slice, part| {
+                self.copy_in(slice, part, &mut NoDigest)
+            });
+        }
         let copy = |pointer: NonNull<u8>| {
             let mut to = pointer.as_ptr();
             for part in parts {
@@ -262,7 +325,21 @@ impl Registry {
     pub fn copy_out<D: Digest>(&self, slice: &Slice, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
         same_length(slice.length, out.len())?;
         // SAFETY: `touch` vouches for as many bytes as the slice has. A copy and a checksum may stop anywhere.
-        unsafe { self.touch(slice, |pointer| bytes::copy_out(pointer.as_ptr(), out, digest)) }
+        match unsafe { self.touch(slice, |pointer| bytes::copy_out(pointer.as_ptr(), out, digest)) } {
+            Err(MemoryError::Gone(region)) if region.is_list() => self.copy_out_list(slice, out, digest),
+            copied => copied,
+        }
+    }
+
+    #[cold]
+    fn copy_out_list<D: Digest>(&self, slice: &Slice, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
+        let mut rest = out;
+        for piece in self.pieces(slice)? {
+            let (now, later) = rest.split_at_mut(piece.length as usize);
+            self.copy_out(&piece, now, digest)?;
+            rest = later;
+        }
+        Ok(())
     }
 
     /// Copies a slice into these parts, one behind the other, which have its length together, and feeds what arrived in
@@ -272,6 +349,11 @@ impl Registry {
     /// The slice can't be touched (any more), or has another length.
     pub fn copy_out_parts<D: Digest>(&self, slice: &Slice, parts: &mut [(&mut [u8], D)]) -> Result<(), MemoryError> {
         same_length(slice.length, parts.iter().map(|(part, _)| part.len()).sum())?;
+        if slice.region.is_list() {
+            return each_part(slice, parts.iter_mut().map(|part| (part.0.len(), part)), |slice, (part, digest)| {
+                self.copy_out(slice, part, digest)
+            });
+        }
         let copy = |pointer: NonNull<u8>| {
             let mut from = pointer.as_ptr().cast_const();
             for (part, digest) in parts {
@@ -292,7 +374,14 @@ impl Registry {
     #[inline]
     pub fn digest<D: Digest>(&self, slice: &Slice, digest: &mut D) -> Result<(), MemoryError> {
         // SAFETY: `touch` vouches for as many bytes as the slice has. A checksum may stop anywhere.
-        unsafe { self.touch(slice, |pointer| bytes::digest(pointer.as_ptr(), slice.length as usize, digest)) }
+        let done =
+            unsafe { self.touch(slice, |pointer| bytes::digest(pointer.as_ptr(), slice.length as usize, digest)) };
+        match done {
+            Err(MemoryError::Gone(region)) if region.is_list() => {
+                self.pieces(slice)?.iter().try_for_each(|piece| self.digest(piece, digest))
+            }
+            done => done,
+        }
     }
 
     /// Copies `bytes` into a gather list, from byte `skip` of it on.
@@ -325,7 +414,13 @@ impl Registry {
             return self.fill_pinned_parts(gather, bytes);
         }
         let table = self.table.read();
-        let memory = table.reach(slice.region)?;
+        let memory = match table.reach(slice.region) {
+            Ok(memory) => memory,
+            Err(_) => {
+                drop(table);
+                return self.fill_pinned_parts(gather, bytes);
+            }
+        };
         let pointer = memory.locate(slice.offset, bytes.len() as u64)?;
         // SAFETY: The region is held by the table's lock, and has as many bytes there; a copy may stop anywhere.
         unsafe {
@@ -349,6 +444,10 @@ impl Registry {
     /// A region may be over. The lock is released before the memory is freed.
     #[cold]
     fn sweep(&self, slice: &Slice) {
+        if slice.region.is_list() {
+            let freed = self.table.write().sweep_list(slice.region);
+            return drop(freed);
+        }
         let freed = self.table.write().sweep(slice.region);
         drop(freed);
     }
@@ -499,6 +598,17 @@ impl Registry {
         memory.drain();
     }
 
+    /// As [`Registry::detach`], and nothing touches the bytes any more, pinned or not.
+    pub(crate) fn revoke(&self, memory: &Memory) {
+        let mut table = self.table.write();
+        // It never ends: as if its owner had a reference from now on.
+        memory.borrow();
+        let freed = table.detach(memory);
+        drop(table);
+        drop(freed);
+        memory.drain();
+    }
+
     /// As [`Registry::detach`], for an owner that wants the buffer back: refused while work in flight uses it.
     pub(crate) fn take_back(&self, memory: &Memory) -> Result<(), MemoryError> {
         let mut table = self.table.write();
@@ -546,6 +656,22 @@ fn same_length(slice: u32, given: usize) -> Result<(), MemoryError> {
     } else {
         Err(MemoryError::LengthMismatch { slice: u64::from(slice), given: given as u64 })
     }
+}
+
+/// Does something with each part of a slice that these lengths cut it into.
+#[cold]
+fn each_part<T>(
+    slice: &Slice,
+    parts: impl Iterator<Item = (usize, T)>,
+    mut work: impl FnMut(&Slice, T) -> Result<(), MemoryError>,
+) -> Result<(), MemoryError> {
+    let mut start = 0;
+    for (length, part) in parts {
+        // All parts together are as long as the slice.
+        work(&slice.part(start, length as u32), part)?;
+        start += length as u32;
+    }
+    Ok(())
 }
 
 /// A part of a gather list, where [`Gather::part`] would panic for one that does not lie inside.

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weft_base::{DomainId, RegionId, Slice, Stag, passes_end};
+use arrayvec::ArrayVec;
+use weft_base::{DomainId, MAX_LISTED, RegionId, Slice, Stag, passes_end};
 
+use crate::list::{List, Lists, Pieces};
 use crate::memory::{Grant, Memory};
 use crate::stag::Stags;
 use crate::{Buffer, LocalRight, MemoryError, RemoteFault, RemoteRight, Seed};
@@ -30,13 +32,14 @@ impl Default for Limits {
 /// the owner and of work in flight go on.
 pub(crate) const BY_STAG: u32 = 1 << 31;
 
-/// A slot whose generations are used up is never used again.
-const LAST_GENERATION: u32 = BY_STAG - 1;
+/// A slot whose generations are used up is never used again. The bit above is for lists.
+const LAST_GENERATION: u32 = RegionId::LIST - 1;
 
 pub(crate) struct Table {
     limits: Limits,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    lists: Lists,
     stags: Stags,
     domains: HashMap<DomainId, u32>,
     next_domain: u32,
@@ -54,6 +57,7 @@ impl Table {
             limits,
             slots: Vec::new(),
             free: Vec::new(),
+            lists: Lists::default(),
             stags: Stags::new(seed),
             domains: HashMap::new(),
             next_domain: 0,
@@ -185,7 +189,11 @@ impl Table {
     }
 
     pub(crate) fn pin(&self, domain: DomainId, slice: &Slice, need: LocalRight) -> Result<(), MemoryError> {
-        let memory = self.reach(slice.region)?;
+        let memory = match self.reach(slice.region) {
+            Ok(memory) => memory,
+            Err(_) if slice.region.is_list() => return self.pin_list(domain, slice, need),
+            Err(error) => return Err(error),
+        };
         if !memory.standing.is_owned() {
             return Err(MemoryError::Gone(memory.id));
         }
@@ -200,15 +208,77 @@ impl Table {
         Ok(())
     }
 
-    /// Returns whether the region is to be swept now.
+    /// Pins a list and all its slices, or nothing.
+    #[cold]
+    fn pin_list(&self, domain: DomainId, slice: &Slice, need: LocalRight) -> Result<(), MemoryError> {
+        let list = self.lists.find(slice.region)?;
+        if !list.standing.is_owned() {
+            return Err(MemoryError::Gone(slice.region));
+        }
+        if !list.is_void {
+            list.part(slice.offset, slice.length)?;
+        }
+        for (pinned, piece) in list.pieces.iter().enumerate() {
+            if let Err(error) = self.pin(domain, piece, need) {
+                // No owner can have gone meanwhile, for that takes the write lock: there is nothing to sweep.
+                list.pieces[..pinned].iter().for_each(|piece| {
+                    self.unpin(piece);
+                });
+                return Err(error);
+            }
+        }
+        list.standing.pin();
+        Ok(())
+    }
+
+    /// Returns whether the region, or the list or one of its slices, is to be swept now.
     pub(crate) fn unpin(&self, slice: &Slice) -> bool {
         let Ok(memory) = self.find(slice.region) else {
+            if let Ok(list) = self.lists.find(slice.region) {
+                return self.unpin_list(list);
+            }
             debug_assert!(false, "unpin of {slice:?}, whose region is not there");
             return false;
         };
         let is_over = memory.standing.unpin();
         debug_assert!(is_over.is_ok(), "unpin of {slice:?}, which is not pinned");
         is_over.unwrap_or(false)
+    }
+
+    #[cold]
+    fn unpin_list(&self, list: &List) -> bool {
+        let leftover = list.pieces.iter().fold(false, |leftover, piece| self.unpin(piece) | leftover);
+        // After its slices: whoever ends the last pin of the list sweeps them, and they have no pins of it then.
+        let is_over = list.standing.unpin();
+        debug_assert!(is_over.is_ok(), "unpin of a list that is not pinned");
+        is_over.unwrap_or(false) | leftover
+    }
+
+    pub(crate) fn insert_list(&mut self, pieces: Pieces, is_void: bool) -> Result<RegionId, MemoryError> {
+        self.lists.insert(pieces, is_void)
+    }
+
+    /// The slices that make up a slice of a list.
+    #[cold]
+    pub(crate) fn pieces(&self, slice: &Slice) -> Result<Pieces, MemoryError> {
+        self.lists.find(slice.region)?.part(slice.offset, slice.length)
+    }
+
+    /// The owner's handle of a list goes.
+    pub(crate) fn detach_list(&mut self, region: RegionId) {
+        if let Ok(list) = self.lists.find(region) {
+            list.standing.disown();
+        }
+        // Its slices have no pins of it then.
+        let _ = self.lists.sweep(region);
+    }
+
+    /// Takes out a list that is over, and those of its regions that are. The caller frees them.
+    pub(crate) fn sweep_list(&mut self, region: RegionId) -> ArrayVec<Arc<Memory>, MAX_LISTED> {
+        let Ok(list) = self.lists.find(region) else { return ArrayVec::new() };
+        let pieces = list.pieces.clone();
+        let _ = self.lists.sweep(region);
+        pieces.iter().filter_map(|piece| self.sweep(piece.region)).collect()
     }
 
     /// The checks of RFC 5041 section 7.1 and RFC 5040 section 7.1 for a tagged access, in their order.

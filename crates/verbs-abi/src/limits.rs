@@ -1,9 +1,9 @@
 //! What a device can do at most. It says so (`ibv_query_device`), and keeps to it.
 
-use weft::verbs::{MAX_GATHER, Offer};
+use weft::verbs::{MAX_LISTED, Offer};
 
 /// Scatter and gather entries of a request.
-pub(crate) const GATHER: usize = MAX_GATHER;
+pub(crate) const GATHER: usize = MAX_LISTED;
 /// Bytes of inline data.
 pub(crate) const INLINE: u32 = 1024;
 /// Queue pairs of a process: as many as there are numbers.

@@ -23,7 +23,7 @@ use weft_ring::{Capacity, Consumer, Producer, Violation};
 use super::lending_words::{BORROWS, TAKES_COPIES};
 use super::memory::{Direction, Mapping};
 use super::passed::{self, PASSED};
-use super::places::places;
+use super::places::Places;
 use super::process::PeerProcess;
 use super::shared::Shared;
 use crate::passing;
@@ -217,7 +217,9 @@ impl Borrower {
             Reach::Process(process) => process.number(),
             Reach::Copies => return Err(PortError::Unreadable(libc::EPERM)),
         };
-        let (_held, mut places) = places(registry, into)?;
+        let mut places = Places::default();
+        places.add(registry, into)?;
+        let into = &mut places.vectors;
         let mut sources: ArrayVec<libc::iovec, MAX_GATHER> = lent
             .iter()
             .map(|lent| libc::iovec { iov_base: lent.address as *mut _, iov_len: lent.length as usize })
@@ -225,12 +227,12 @@ impl Borrower {
         loop {
             // SAFETY: The places are valid for writes while they are held, and others may access them meanwhile: no
             // references to them exist. The sources are addresses of another process.
-            match unsafe { read(process, &places, &sources) } {
+            match unsafe { read(process, into, &sources) } {
                 Ok(0) => return Err(PortError::Unreadable(libc::EFAULT)),
                 Ok(bytes) => {
-                    pass(&mut places, bytes);
+                    pass(into, bytes);
                     pass(&mut sources, bytes);
-                    if places.is_empty() {
+                    if into.is_empty() {
                         return Ok(());
                     }
                 }
@@ -256,8 +258,8 @@ impl Borrower {
 
     /// Overwrites the copy, which may be another process's memory and must not be exposed.
     pub(super) fn wipe(registry: &Registry, into: &[Slice]) {
-        for slice in into {
-            if let Ok(place) = registry.resolve(slice) {
+        for slice in into.iter().filter_map(|slice| registry.pieces(slice).ok()).flatten() {
+            if let Ok(place) = registry.resolve(&slice) {
                 // SAFETY: The place is valid for writes while it is held, and no references to it exist.
                 unsafe { place.pointer().as_ptr().write_bytes(0, place.length()) };
             }
@@ -294,7 +296,7 @@ unsafe fn read(process: libc::pid_t, places: &[libc::iovec], sources: &[libc::io
 }
 
 /// Skips the first `bytes` bytes.
-fn pass(vectors: &mut ArrayVec<libc::iovec, MAX_GATHER>, mut bytes: usize) {
+fn pass<const MOST: usize>(vectors: &mut ArrayVec<libc::iovec, MOST>, mut bytes: usize) {
     while let Some(first) = vectors.first_mut() {
         if bytes < first.iov_len {
             first.iov_base = first.iov_base.cast::<u8>().wrapping_add(bytes).cast();

@@ -14,7 +14,7 @@ use weft_base::{Lent, PortError, Slice};
 use weft_memory::Registry;
 
 use super::memory::{self, check};
-use super::places::places;
+use super::places::Places;
 use crate::error::{from_number, would_block};
 use crate::passing;
 use crate::vectors::uninterrupted;
@@ -78,9 +78,10 @@ pub(super) fn take(
 /// Reads a passed copy, which must have exactly this length, in memory that cannot shrink: reading it never blocks.
 fn read(passed: BorrowedFd<'_>, registry: &Registry, into: &[Slice]) -> Result<(), PortError> {
     check(passed, into.iter().map(|slice| slice.length as usize).sum())?;
-    let (held, list) = places(registry, into)?;
+    let mut places = Places::default();
+    places.add(registry, into)?;
     let mut at = 0;
-    for place in &list {
+    for place in &places.vectors {
         let mut done = 0;
         while done < place.iov_len {
             // SAFETY: The place is valid for writes while it is held, and no references to it exist.
@@ -94,6 +95,5 @@ fn read(passed: BorrowedFd<'_>, registry: &Registry, into: &[Slice]) -> Result<(
             }
         }
     }
-    drop(held);
     Ok(())
 }

@@ -190,3 +190,23 @@ fn orders_that_an_access_does_not_have_are_the_strongest() {
     assert_eq!(all, [Ordering::Relaxed, Ordering::Acquire, strongest, strongest, strongest]);
     assert_eq!(orders.map(for_store), [Ordering::Relaxed, strongest, Ordering::Release, strongest, strongest]);
 }
+
+#[test]
+fn nothing_touches_a_revoked_region_pinned_or_not() {
+    let registry = Registry::new(1, Limits::default());
+    let domain = registry.allocate_domain().unwrap();
+    let region = registry.register_zeroed(domain, 64, Access::all(), 0).unwrap();
+    let (slice, id, stag) = (region.slice(..8).unwrap(), region.id(), region.stag());
+    registry.pin(domain, slice, LocalRight::Write).unwrap();
+    let granted = registry.check_remote(domain, stag, 0, 8, RemoteRight::Write).unwrap();
+    region.revoke();
+    let (mut out, bytes) = ([0; 8], [1; 8]);
+    let refused = Err(MemoryError::Borrowed(id));
+    assert_eq!(registry.copy_in(&slice, &bytes, &mut NoDigest), refused);
+    assert_eq!(registry.copy_out(&slice, &mut out, &mut NoDigest), refused);
+    assert_eq!(registry.resolve(&slice).map(drop), refused);
+    assert_eq!(registry.copy_in(&granted, &bytes, &mut NoDigest), Err(MemoryError::Invalidated(id)));
+    assert!(registry.release_domain(domain).is_err(), "it is pinned still");
+    registry.unpin(slice);
+    assert_eq!(registry.release_domain(domain), Ok(()));
+}

@@ -97,6 +97,14 @@ impl Stream {
         self.sends.next().is_some_and(|(_, entry)| entry.request.flags != RequestFlags::NONE)
     }
 
+    /// Whether the payload of the request that is sent next is a list of slices ([`weft_base::RegionId::LIST`]).
+    #[must_use]
+    #[inline]
+    pub fn next_is_listed(&self) -> bool {
+        let payload = self.sends.next().and_then(|(_, entry)| entry.request.operation.payload());
+        matches!(payload, Some(Payload::Gather(gather)) if gather.is_listed())
+    }
+
     /// The oldest `segments` of the segments that were given out have left for good: the stream below answers for them
     /// and will not read their memory again.
     pub fn handle_sent(&mut self, segments: usize) {

@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::border::{Counted as _, Using, borrow, find, give, pointer, status, take};
 use crate::errno::Errno;
 use crate::limits;
-use crate::queue_pair::{entries, sink};
+use crate::queue_pair::{entries, slices};
 use crate::shared_receive::SharedReceives;
 
 /// # Safety
@@ -133,8 +133,8 @@ pub(super) unsafe extern "C" fn post_srq_recv(
         while let Some(request) = unsafe { next.as_ref() } {
             // SAFETY: The entries of a request can be read.
             let list = unsafe { entries(request.sg_list, request.num_sge, limits::GATHER as u32) }?;
-            let (slices, count) = sink(&object.receives.domain, list).map_err(|_| Errno::INVALID)?;
-            object.receives.post(request.wr_id, &slices[..count])?;
+            let sink = slices(&object.receives.domain, list).map_err(|_| Errno::INVALID)?;
+            object.receives.post(request.wr_id, sink.slices())?;
             next = request.next;
         }
         Ok(())

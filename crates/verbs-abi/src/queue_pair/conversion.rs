@@ -4,7 +4,7 @@ use weft::verbs::{
     AtomicCode, CompletionKind, MAX_INLINE, RemoteMemory, Slice, Stag, Status, WorkCompletion, WorkRequest,
 };
 
-use super::receives::{entries, sink};
+use super::receives::{Slices, entries, slices};
 use super::{Post, QueuePair};
 use crate::abi::*;
 use crate::border::lock;
@@ -18,7 +18,7 @@ const OF_A_SEND: u64 = 1 << 32;
 
 /// Why a request was not converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     /// It is refused.
     Refused(Errno),
     /// Its memory is not there: it is taken, and fails.
@@ -39,7 +39,7 @@ impl From<BadKey> for Unfit {
 
 /// The bytes that a request sends.
 enum Bytes {
-    Slices([Slice; limits::GATHER], usize),
+    Slices(Slices),
     Inline([u8; MAX_INLINE], usize),
 }
 
@@ -66,7 +66,11 @@ impl QueuePair {
             IBV_WR_SEND | IBV_WR_SEND_WITH_INV => {
                 // SAFETY: The caller's promise.
                 let request = match unsafe { self.bytes(post, list, is_inline) }? {
-                    Bytes::Slices(slices, count) => WorkRequest::send_gather(&slices[..count]),
+                    Bytes::Slices(slices) => {
+                        let request = WorkRequest::send_gather(slices.slices());
+                        post.list = slices.list;
+                        request
+                    }
                     Bytes::Inline(bytes, length) => WorkRequest::send_inline(&bytes[..length]),
                 };
                 let request = request.map_err(Errno::from)?;
@@ -76,19 +80,25 @@ impl QueuePair {
             IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM => {
                 // SAFETY: The caller's promise.
                 let request = match unsafe { self.bytes(post, list, is_inline) }? {
-                    Bytes::Slices(slices, count) => WorkRequest::write_gather(&slices[..count], target),
+                    Bytes::Slices(slices) => {
+                        let request = WorkRequest::write_gather(slices.slices(), target);
+                        post.list = slices.list;
+                        request
+                    }
                     Bytes::Inline(bytes, length) => WorkRequest::write_inline(&bytes[..length], target),
                 };
                 let request = request.map_err(Errno::from)?;
                 if wr.opcode == IBV_WR_RDMA_WRITE { request } else { request.with_immediate(immediate) }
             }
             IBV_WR_RDMA_READ => {
-                let (slices, count) = sink(&self.parts.domain, list)?;
-                WorkRequest::read_scatter(&slices[..count], target).map_err(Errno::from)?
+                let sink = slices(&self.parts.domain, list)?;
+                let request = WorkRequest::read_scatter(sink.slices(), target).map_err(Errno::from)?;
+                post.list = sink.list;
+                request
             }
             IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD => {
-                let (slices, count) = sink(&self.parts.domain, list)?;
-                let &[place] = &slices[..count] else { return Err(Errno::INVALID.into()) };
+                let sink = slices(&self.parts.domain, list)?;
+                let &[place] = sink.slices() else { return Err(Errno::INVALID.into()) };
                 let target = RemoteMemory { stag: Stag(wr.wr.rkey), offset: wr.wr.remote_addr };
                 if wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD {
                     WorkRequest::fetch_add(place, target, wr.wr.compare_add)
@@ -121,8 +131,7 @@ impl QueuePair {
     /// For inline data, what the list names can be read.
     unsafe fn bytes(&self, post: &mut Post, list: &[ibv_sge], is_inline: bool) -> Result<Bytes, Unfit> {
         if !is_inline {
-            let (slices, count) = sink(&self.parts.domain, list)?;
-            return Ok(Bytes::Slices(slices, count));
+            return Ok(Bytes::Slices(slices(&self.parts.domain, list)?));
         }
         let length = length(list);
         if length > u64::from(self.parts.cap.max_inline_data) {
@@ -140,10 +149,7 @@ impl QueuePair {
         if let Some(short) = all.first_chunk::<MAX_INLINE>().filter(|_| at <= MAX_INLINE) {
             return Ok(Bytes::Inline(*short, at));
         }
-        let slice = self.keep_inline(post, &all[..at])?;
-        let mut slices = [slice; limits::GATHER];
-        slices[0] = slice;
-        Ok(Bytes::Slices(slices, 1))
+        Ok(Bytes::Slices(Slices::one(self.keep_inline(post, &all[..at])?)))
     }
 
     /// Copies inline data to memory of this library. Its place is used again when as many requests were posted after

@@ -17,12 +17,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use weft::verbs::{MemoryRegion, QueuePair as Connection, WorkRequest};
+use weft::verbs::{MemoryRegion, QueuePair as Connection, SliceList, WorkRequest};
 
 pub(crate) use attributes::{Changed, Target};
 pub(crate) use ending::Fate;
 use receives::Receives;
-pub(crate) use receives::{entries, sink};
+pub(crate) use receives::{entries, slices};
 
 use crate::abi::{IBV_QPS_RESET, IBV_QPT_UC, ibv_qp_attr, ibv_qp_cap};
 use crate::border::lock;
@@ -83,6 +83,8 @@ struct Post {
     waits_since: Option<Instant>,
     /// Memory for inline data that is longer than the NIC takes: one place for each request that may be under way.
     inline: Option<MemoryRegion>,
+    /// The list of slices of the request that is being posted, where it has more than the request itself holds.
+    list: Option<SliceList>,
     /// Requests posted so far.
     posted: u64,
 }
@@ -90,6 +92,8 @@ struct Post {
 /// A request that waits for the connection.
 struct Waiting {
     request: WorkRequest,
+    /// What it names.
+    list: Option<SliceList>,
     id: u64,
     /// Its opcode as a completion has it.
     opcode: i32,

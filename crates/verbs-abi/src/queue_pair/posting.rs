@@ -59,7 +59,10 @@ impl QueuePair {
             return self.keep(post, request, wr);
         }
         let Some(connection) = &post.connection else { return Err(Errno::INVALID) };
-        match connection.post(request) {
+        let posted = connection.post(request);
+        // The request keeps it as long as it is under way.
+        post.list = None;
+        match posted {
             Ok(()) => {
                 post.posted += 1;
                 Ok(())
@@ -76,7 +79,8 @@ impl QueuePair {
         if post.backlog.len() >= self.parts.cap.max_send_wr as usize {
             return Err(Errno::NO_MEMORY);
         }
-        post.backlog.push_back(Waiting { request, id: wr.wr_id, opcode: opcode_of_request(wr.opcode) });
+        let list = post.list.take();
+        post.backlog.push_back(Waiting { request, list, id: wr.wr_id, opcode: opcode_of_request(wr.opcode) });
         post.posted += 1;
         if post.waits_since.is_none() {
             post.waits_since = Some(Instant::now());
@@ -107,7 +111,9 @@ impl QueuePair {
         let mut backlog = core::mem::take(&mut post.backlog);
         while let Some(waiting) = backlog.pop_front() {
             let Some(connection) = &post.connection else { break };
-            if let Err(error) = connection.post(waiting.request) {
+            let posted = connection.post(waiting.request);
+            drop(waiting.list);
+            if let Err(error) = posted {
                 let status = match error {
                     PostError::Memory(_) => IBV_WC_LOC_PROT_ERR,
                     _ => IBV_WC_RETRY_EXC_ERR,

@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use weft::verbs::{PostError, SharedReceiveQueue, Slice};
+use weft::verbs::{MAX_GATHER, PostError, RegionId, SharedReceiveQueue, Slice, SliceList};
 
+use super::conversion::Unfit;
 use super::{Parts, QueuePair};
 use crate::abi::*;
 use crate::border::lock;
 use crate::completion::CompletionQueue;
 use crate::errno::Errno;
-use crate::memory::{BadKey, Domain};
+use crate::limits;
+use crate::memory::Domain;
 use crate::shared_receive::SharedReceives;
 
 /// Where the receives of a queue pair are. Own ones are in a queue of the NIC that outlives the connection.
@@ -74,9 +76,10 @@ impl QueuePair {
         }
         // SAFETY: The caller's promise.
         let entries = unsafe { entries(request.sg_list, request.num_sge, self.parts.cap.max_recv_sge) }?;
-        let posted = match sink(&self.parts.domain, entries) {
-            Ok((slices, count)) => queue.post_receive(request.wr_id, &slices[..count]),
-            Err(BadKey) => return self.refuse_receive(request.wr_id),
+        let posted = match slices(&self.parts.domain, entries) {
+            Ok(sink) => queue.post_receive(request.wr_id, sink.slices()),
+            Err(Unfit::Refused(error)) => return Err(error),
+            Err(Unfit::Memory) => return self.refuse_receive(request.wr_id),
         };
         match posted {
             Ok(()) => Ok(()),
@@ -141,18 +144,55 @@ pub(crate) unsafe fn entries<'a>(list: *const ibv_sge, count: i32, most: u32) ->
     Ok(unsafe { core::slice::from_raw_parts(list, count as usize) })
 }
 
-/// The slices of the entries.
+/// The slices of a list of entries.
+pub(crate) struct Slices {
+    slices: [Slice; MAX_GATHER],
+    count: usize,
+    /// What the only slice is the name of, where there are more entries. It is kept until the request is posted.
+    pub(crate) list: Option<SliceList>,
+}
+
+impl Slices {
+    const NOTHING: Slice = Slice { region: RegionId { index: u32::MAX, generation: 0 }, offset: 0, length: 0 };
+
+    /// A single one.
+    pub(crate) const fn one(slice: Slice) -> Self {
+        let mut slices = [Self::NOTHING; MAX_GATHER];
+        slices[0] = slice;
+        Self { slices, count: 1, list: None }
+    }
+
+    /// They, as a work request takes them.
+    #[inline]
+    pub(crate) fn slices(&self) -> &[Slice] {
+        &self.slices[..self.count]
+    }
+
+    #[cold]
+    fn listed(domain: &Domain, entries: &[ibv_sge]) -> Result<Self, Unfit> {
+        let mut slices = [Self::NOTHING; limits::GATHER];
+        for (slice, entry) in slices.iter_mut().zip(entries).filter(|(_, entry)| entry.length > 0) {
+            *slice = domain.slice(entry)?;
+        }
+        let list = domain.domain.list(&slices[..entries.len()]).map_err(Errno::from)?;
+        let whole = list.slice();
+        Ok(Self { list: Some(list), ..Self::one(whole) })
+    }
+}
+
+/// The slices of the entries, of which there are no more than a request may have.
 ///
 /// # Errors
-/// [`BadKey`].
+/// [`Unfit::Memory`]; together they are longer than a message can be.
 #[inline]
-pub(crate) fn sink(domain: &Domain, entries: &[ibv_sge]) -> Result<([Slice; crate::limits::GATHER], usize), BadKey> {
-    let nothing = Slice { region: weft::verbs::RegionId { index: u32::MAX, generation: 0 }, offset: 0, length: 0 };
-    let mut slices = [nothing; crate::limits::GATHER];
-    let mut count = 0;
-    for entry in entries.iter().filter(|entry| entry.length > 0) {
-        *slices.get_mut(count).ok_or(BadKey)? = domain.slice(entry)?;
-        count += 1;
+pub(crate) fn slices(domain: &Domain, entries: &[ibv_sge]) -> Result<Slices, Unfit> {
+    if entries.len() > MAX_GATHER {
+        return Slices::listed(domain, entries);
     }
-    Ok((slices, count))
+    let mut made = Slices { slices: [Slices::NOTHING; MAX_GATHER], count: 0, list: None };
+    for entry in entries.iter().filter(|entry| entry.length > 0) {
+        made.slices[made.count] = domain.slice(entry)?;
+        made.count += 1;
+    }
+    Ok(made)
 }

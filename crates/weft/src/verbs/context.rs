@@ -6,11 +6,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weft_base::{DomainId, PortError, Waker};
+use weft_base::{DomainId, PortError, Slice, Waker};
 use weft_driver::MonotonicClock;
 use weft_driver::board::{Board, Shape};
 use weft_link::{LinkNetwork, LinkSettings};
-use weft_memory::{Access, MemoryError, RegionAttributes, Registry, unguessable_seed};
+use weft_memory::{Access, MemoryError, RegionAttributes, Registry, SliceList, unguessable_seed};
 use weft_nic::{CompletionSink, Counters, Error, Nic, NicParts, QueuePairAttributes, RailReport, Settings};
 #[cfg(doc)]
 use weft_nic::{Progress, Split};
@@ -315,6 +315,17 @@ impl ProtectionDomain {
     /// A limit is reached, or there is no memory.
     pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, Error> {
         self.register(weft_memory::Buffer::zeroed(length)?, access)
+    }
+
+    /// Makes a list of slices that work requests take as one slice ([`SliceList::slice`]): for those that gather from
+    /// or scatter to more than [`MAX_GATHER`](super::MAX_GATHER) slices. A list may be used again and again, and
+    /// requests that are under way keep it when it is dropped. Their regions and rights are checked at each post.
+    ///
+    /// # Errors
+    /// More than [`MAX_LISTED`](super::MAX_LISTED) slices, a list among them, or 2^32 bytes and more.
+    pub fn list(&self, slices: &[Slice]) -> Result<SliceList, Error> {
+        self.domain.opened.here()?;
+        Ok(self.nic().registry().list(slices)?)
     }
 
     /// Makes a queue pair that completes everything on one queue.

@@ -114,9 +114,9 @@ pub use memory_region::{MemoryRegion, RemoteMemory};
 pub(crate) use opened::{HandedOver, Opened};
 pub use peer_address::{ParseAddressError, PeerAddress};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
-pub use weft_base::{MAX_GATHER, PortError, RegionId, Slice, Stag, Waker};
+pub use weft_base::{MAX_GATHER, MAX_LISTED, PortError, RegionId, Slice, Stag, Waker};
 pub use weft_link::{LinkAddress, LinkSettings, ParseLinkError, PortRange};
-pub use weft_memory::{Access, Buffer, MemoryError, RegionAttributes, RemoteRight, Watch};
+pub use weft_memory::{Access, Buffer, MemoryError, RegionAttributes, RemoteRight, SliceList, Watch};
 pub use weft_nic::offer::{
     Extensions, LowerInfo, LowerStartError, MarkerSpacing, MpaInfo, MpaOffer, MpaStartError, MpaStartMisuse, Offer,
     ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,

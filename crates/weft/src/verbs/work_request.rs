@@ -28,7 +28,8 @@ impl WorkRequest {
     /// Sends the bytes of several slices as one message.
     ///
     /// # Errors
-    /// More than [`weft_base::MAX_GATHER`] slices, or 2^32 bytes and more.
+    /// More than [`weft_base::MAX_GATHER`] slices ([`ProtectionDomain::list`](super::ProtectionDomain::list) takes
+    /// more), or 2^32 bytes and more.
     pub fn send_gather(payload: &[Slice]) -> Result<Self, PostError> {
         let payload = Payload::Gather(gather(payload)?);
         Ok(Self::of(Operation::Send { payload, solicited: false, invalidate: None }))
@@ -50,7 +51,8 @@ impl WorkRequest {
     /// Writes the bytes of several slices, one after the other, into the peer's memory.
     ///
     /// # Errors
-    /// More than [`weft_base::MAX_GATHER`] slices, or 2^32 bytes and more.
+    /// More than [`weft_base::MAX_GATHER`] slices ([`ProtectionDomain::list`](super::ProtectionDomain::list) takes
+    /// more), or 2^32 bytes and more.
     pub fn write_gather(payload: &[Slice], target: RemoteMemory) -> Result<Self, PostError> {
         Ok(Self::of(Operation::Write { payload: Payload::Gather(gather(payload)?), target: target.target() }))
     }
@@ -77,7 +79,8 @@ impl WorkRequest {
     /// Reads from the peer's memory into several slices, one after the other.
     ///
     /// # Errors
-    /// More than [`weft_base::MAX_GATHER`] slices, or 2^32 bytes and more.
+    /// More than [`weft_base::MAX_GATHER`] slices ([`ProtectionDomain::list`](super::ProtectionDomain::list) takes
+    /// more), or 2^32 bytes and more.
     pub fn read_scatter(sink: &[Slice], source: RemoteMemory) -> Result<Self, PostError> {
         Ok(Self::of(Operation::Read { sink: gather(sink)?, source: source.target() }))
     }

@@ -126,7 +126,8 @@ fn put(
             let inline = &bytes[*start as usize..(*start + *length) as usize];
             crc.update(inline);
             wire.put(inline);
-            if *in_place && gather.length() >= threshold {
+            // The pieces of a list are short, or a datagram has few of them.
+            if *in_place && gather.length() >= threshold && !gather.is_listed() {
                 for slice in gather.slices() {
                     registry.digest(slice, &mut crc)?;
                     wire.memory.push(Inset { at: wire.used, slice: *slice });

@@ -7,6 +7,8 @@ use weft_memory::{MemoryError, RawSlice, Registry};
 /// The slices of a gather list, looked up once and held, and how far they have been copied.
 pub(super) struct HeldGather {
     slices: ArrayVec<RawSlice, MAX_GATHER>,
+    /// Those of a list, behind the others.
+    listed: Vec<RawSlice>,
     at: usize,
     offset: usize,
 }
@@ -14,9 +16,18 @@ pub(super) struct HeldGather {
 impl HeldGather {
     pub(super) fn new(gather: &Gather, registry: &Registry) -> Result<Self, MemoryError> {
         // Each into its place: collected as one result, all of them would be moved twice for each frame.
-        let mut this = Self { slices: ArrayVec::new(), at: 0, offset: 0 };
-        for slice in gather.slices() {
-            this.slices.push(registry.resolve(slice)?);
+        let mut this = Self { slices: ArrayVec::new(), listed: Vec::new(), at: 0, offset: 0 };
+        match gather.slices() {
+            [list] if gather.is_listed() => {
+                for slice in registry.pieces(list)? {
+                    this.listed.push(registry.resolve(&slice)?);
+                }
+            }
+            slices => {
+                for slice in slices {
+                    this.slices.push(registry.resolve(slice)?);
+                }
+            }
         }
         Ok(this)
     }
@@ -29,7 +40,7 @@ impl HeldGather {
         while !bytes.is_empty() {
             let count = self.next(bytes.len());
             let (now, later) = bytes.split_at(count);
-            self.slices[self.at].copy_in(self.offset, now, digest)?;
+            self.present().copy_in(self.offset, now, digest)?;
             self.offset += count;
             bytes = later;
         }
@@ -44,7 +55,7 @@ impl HeldGather {
         while !out.is_empty() {
             let count = self.next(out.len());
             let (now, later) = out.split_at_mut(count);
-            self.slices[self.at].copy_out(self.offset, now, digest)?;
+            self.present().copy_out(self.offset, now, digest)?;
             self.offset += count;
             out = later;
         }
@@ -53,10 +64,14 @@ impl HeldGather {
 
     /// How many of the next `wanted` bytes lie in one slice, which is the present one afterwards.
     fn next(&mut self, wanted: usize) -> usize {
-        if self.offset == self.slices[self.at].length() {
+        if self.offset == self.present().length() {
             self.at += 1;
             self.offset = 0;
         }
-        wanted.min(self.slices[self.at].length() - self.offset)
+        wanted.min(self.present().length() - self.offset)
+    }
+
+    fn present(&self) -> &RawSlice {
+        self.slices.get(self.at).unwrap_or_else(|| &self.listed[self.at - self.slices.len()])
     }
 }

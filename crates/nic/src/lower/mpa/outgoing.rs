@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
-use weft_base::{Gather, Piece, PortError, Segmented, Slice};
+use weft_base::{Piece, PortError, Segmented, Slice};
 
 use crate::lower::mpa::staging::{BUFFER_BYTES, Pool};
 
@@ -17,7 +17,7 @@ const ENOUGH_BYTES: usize = 1024 * 1024;
 /// No more frames are laid out while this many wait: for small ones, too, a system call is then cheap.
 const ENOUGH_FRAMES: usize = 512;
 /// Pieces of one frame: header, slices, tail.
-const PIECES_PER_FRAME: usize = weft_base::MAX_GATHER + 2;
+const PIECES_PER_FRAME: usize = weft_base::MAX_LISTED + 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Queued {
@@ -147,8 +147,8 @@ impl Outgoing {
     }
 
     /// Queues payload by reference.
-    pub(crate) fn gather(&mut self, gather: &Gather) {
-        for slice in gather.slices() {
+    pub(crate) fn gather(&mut self, slices: &[Slice]) {
+        for slice in slices {
             self.lists.pieces.push_back(Queued::Memory(*slice));
             self.waiting_bytes += slice.length as usize;
         }
@@ -345,8 +345,8 @@ mod tests {
         });
     }
 
-    fn memory(offset: u64, length: u32) -> Gather {
-        Gather::from(Slice { region: RegionId { index: 0, generation: 0 }, offset, length })
+    fn memory(offset: u64, length: u32) -> Slice {
+        Slice { region: RegionId { index: 0, generation: 0 }, offset, length }
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
             queue(&mut outgoing, &mut pool, &[250, 251]);
             outgoing.end_other(2);
             queue(&mut outgoing, &mut pool, &[1, 2, 3]);
-            outgoing.gather(&memory(10, 4));
+            outgoing.gather(&[memory(10, 4)]);
             queue(&mut outgoing, &mut pool, &[4]);
             outgoing.end_frame(8);
             queue(&mut outgoing, &mut pool, &[5, 6]);
@@ -406,7 +406,7 @@ mod tests {
         outgoing.end_frame(2);
         let mark = outgoing.mark();
         queue(&mut outgoing, &mut pool, &[3]);
-        outgoing.gather(&memory(50, 3));
+        outgoing.gather(&[memory(50, 3)]);
         outgoing.take_back(mark);
         outgoing.end_frame(0);
         queue(&mut outgoing, &mut pool, &[7]);

@@ -347,7 +347,8 @@ impl Receiver {
             return Ok(());
         };
         let end = begin + placement.header_length as usize;
-        if placement.sink.is_empty() || bytes.len() < end {
+        // A list is no scatter list of a system call.
+        if placement.sink.is_empty() || placement.sink.is_listed() || bytes.len() < end {
             return Ok(());
         }
         let staged = (bytes.len() - end).min(placement.sink.length() as usize);

@@ -154,12 +154,14 @@ impl Sender {
         let Bytes { port, outgoing, .. } = bytes;
         while outgoing.has_room(self.largest_copied(stream, io)) && outgoing.lent() < MOST_LENT {
             let fitting = self.path.next_ulpdu(&self.framer);
-            let Some(segment) = stream.poll_transmit(if self.lends { MOST_LENT_BYTES } else { fitting }) else { break };
+            // A list has more pieces than a frame can name.
+            let lends = self.lends && !stream.next_is_listed();
+            let Some(segment) = stream.poll_transmit(if lends { MOST_LENT_BYTES } else { fitting }) else { break };
             let payload = u64::from(segment.length) - segment.header.len() as u64;
             let (framer, mark) = (self.framer.clone(), outgoing.mark());
             let laid_out = match &segment.payload {
                 SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather)
-                    if self.lends && gather.length() >= io.settings.lend_threshold.min(fitting / 2) =>
+                    if lends && gather.length() >= io.settings.lend_threshold.min(fitting / 2) =>
                 {
                     // It is pinned until it is counted, also where the peer's right to it is revoked meanwhile.
                     let gather = io.registry.as_pinned(gather);
@@ -321,7 +323,10 @@ impl FrameWriter<'_> {
                 self.registry.digest(slice, &mut crc)?;
             }
         }
-        self.outgoing.gather(gather);
+        match gather.slices() {
+            [list] if gather.is_listed() => self.outgoing.gather(&self.registry.pieces(list)?),
+            slices => self.outgoing.gather(slices),
+        }
         self.outgoing.write(8, self.pool, |out| {
             let mut tail = [0; 8];
             let length = layout.write_tail(&crc, &mut tail);
