@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use slotmap::DefaultKey;
 use weft_base::{Clock, DomainId, HostId, Random, Waker};
 use weft_lock::{Mutex, Rank};
-use weft_memory::Registry;
+use weft_memory::{Access, Registry};
 use weft_rdmap::{ReceiveRequest, SendRequest};
 
 use crate::callback::in_callback;
@@ -486,6 +486,16 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             if !unfinished.iter().any(|listed| Arc::ptr_eq(listed, queue_pair)) {
                 unfinished.push(Arc::clone(queue_pair));
             }
+        }
+    }
+
+    /// Sets what the peer of a queue pair may do to regions, beside what their own rights allow: everything, at first.
+    /// Local rights among these say nothing. Does nothing in a child by fork.
+    pub fn set_peer_rights(&self, queue_pair: &QueuePair, rights: Access) {
+        if self.is_owner_process()
+            && let Some(place) = queue_pair.set_peer_rights(rights)
+        {
+            self.worker(place).start_on(place.key, false);
         }
     }
 

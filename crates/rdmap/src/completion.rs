@@ -65,6 +65,8 @@ pub enum Status {
     RemoteOperation,
     /// The peer found the message itself wrong: no receive was posted there, or too short a one.
     RemoteInvalidRequest,
+    /// The peer posted no receive for the message as long as it was waited for.
+    NoReceive,
 }
 
 impl fmt::Display for Status {
@@ -78,6 +80,7 @@ impl fmt::Display for Status {
             Self::LocalProtection => "the local buffer or STag may not be used for this",
             Self::RemoteAccess => "the peer refused access to its memory (STag, bounds or rights)",
             Self::RemoteOperation => "the peer could not do the operation",
+            Self::NoReceive => "the peer posted no receive for the message in time",
             Self::RemoteInvalidRequest => "the peer had no receive buffer for the message, or too short a one",
         })
     }

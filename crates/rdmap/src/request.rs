@@ -207,6 +207,11 @@ impl Operation {
         matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
 
+    /// Whether it uses up a receive of the peer.
+    pub(crate) fn takes_receive(&self) -> bool {
+        matches!(self, Self::Send { .. } | Self::WriteImmediate { .. } | Self::Immediate { .. })
+    }
+
     pub(crate) fn needs_extensions(&self) -> bool {
         matches!(self, Self::WriteImmediate { .. } | Self::Immediate { .. } | Self::Atomic { .. })
     }

@@ -11,8 +11,8 @@ mod whole;
 
 use core::fmt;
 
-use weft_base::{DomainId, Slice, passes_end};
-use weft_memory::Registry;
+use weft_base::{DomainId, Slice, Stag, passes_end};
+use weft_memory::{Access, Registry, RemoteFault, RemoteRight};
 use weft_wire::rdmap::ReadRequest;
 use weft_wire::terminate::{Terminate, TerminateCode};
 
@@ -39,6 +39,8 @@ pub struct Stream {
     registry: Registry,
     /// Who is told of with what the peer does to watched regions.
     owner: u64,
+    /// What the peer may do to regions at all.
+    peer_rights: Access,
     state: State,
     error: Option<StreamError>,
     /// The Terminate to be sent.
@@ -119,6 +121,7 @@ impl Stream {
             config,
             registry,
             owner: 0,
+            peer_rights: Access::all(),
         }
     }
 
@@ -145,6 +148,26 @@ impl Stream {
     /// until it was known who the peer is.
     pub fn set_domain(&mut self, domain: DomainId) {
         self.config.domain = domain;
+    }
+
+    /// What the peer may do to regions from now on, beside what their own rights allow: everything, until this was
+    /// called. Local rights among these say nothing.
+    pub fn set_peer_rights(&mut self, rights: Access) {
+        self.peer_rights = rights;
+    }
+
+    /// As [`Registry::locate_remote`] says, for what the peer may do at all.
+    fn locate_remote(
+        &self,
+        stag: Stag,
+        offset: u64,
+        length: u32,
+        need: RemoteRight,
+    ) -> Result<(Slice, u64), RemoteFault> {
+        if !self.peer_rights.contains(need.access()) {
+            return Err(RemoteFault::NotPermitted(need));
+        }
+        self.registry.locate_remote(self.config.domain, stag, offset, length, need)
     }
 
     /// Whom the peer is connected to, for the watches of regions ([`weft_memory::Watch`]). Nobody in particular, 0,
@@ -234,6 +257,10 @@ impl Stream {
             return;
         }
         // Between two frames, but not between two messages: what has come of this one will never be whole.
+        if how == Closed::NoReceive {
+            let takes_receive = |_, entry: &Entry| entry.request.operation.takes_receive();
+            self.sends.fail_first(Status::NoReceive, takes_receive);
+        }
         let is_within = how == Closed::Graceful && (self.written.is_open() || self.receives.is_within());
         let how = if is_within { Closed::MidMessage } else { how };
         let is_orderly = how == Closed::Graceful && self.is_idle();

@@ -223,6 +223,17 @@ pub(crate) fn access(flags: c_uint) -> Result<Access, Errno> {
     Ok(access)
 }
 
+/// What a peer may do, of `qp_access_flags`. Others among them say nothing.
+pub(crate) fn peer_rights(flags: c_uint) -> Access {
+    const REMOTE: [(c_uint, Access); 3] = [
+        (IBV_ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
+        (IBV_ACCESS_REMOTE_READ, Access::REMOTE_READ),
+        (IBV_ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
+    ];
+    let granted = REMOTE.into_iter().filter(|(flag, _)| flags & flag != 0);
+    granted.fold(Access::LOCAL_READ, |rights, (_, right)| rights | right)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::abi::IBV_ACCESS_ON_DEMAND;
@@ -238,6 +249,13 @@ mod tests {
         assert_eq!(access(IBV_ACCESS_REMOTE_WRITE), Err(Errno::INVALID), "peers may, the program may not");
         assert_eq!(access(IBV_ACCESS_REMOTE_ATOMIC), Err(Errno::INVALID));
         assert_eq!(access(IBV_ACCESS_ON_DEMAND), Err(Errno::UNSUPPORTED));
+    }
+
+    #[test]
+    fn rights_of_queue_pairs_are_those_of_peers() {
+        assert_eq!(peer_rights(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND), Access::LOCAL_READ);
+        assert_eq!(peer_rights(IBV_ACCESS_REMOTE_WRITE), Access::REMOTE_WRITE);
+        assert_eq!(peer_rights(!0), Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
     }
 
     #[test]

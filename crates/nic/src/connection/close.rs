@@ -127,8 +127,8 @@ impl<N: Carrier> Connection<N> {
         }
     }
 
-    /// While it is being closed the peer has had time to post a receive. If nothing has been acknowledged meanwhile
-    /// it is given up, or else it has as long again.
+    /// While it is being closed, or where the queue pair does not wait for ever, the peer has had time to post a
+    /// receive. If nothing has been acknowledged meanwhile it is given up, or else it has as long again.
     fn expire_unreceived(&mut self, unacknowledged: usize, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         let (is_refused, left) = (self.lower.lacks_receive(), self.lower.unacknowledged());
         if is_refused && left == unacknowledged {

@@ -67,10 +67,13 @@ impl<N: Carrier> Connection<N> {
         let leaving = running.close_wanted || state.has_ended();
         // What was posted before is still to go out, but not for ever: the peer may never post a receive for it.
         let is_ending = state == State::Draining || lower.is_closed_by_peer();
-        let unreceived = (is_ending && lower.lacks_receive()).then(|| lower.unacknowledged());
+        let close_timeout = cx.io.settings.close_timeout;
+        let patience = if is_ending { Some(close_timeout) } else { running.queue_pair.receive_wait() };
+        let unreceived = patience.filter(|_| lower.lacks_receive()).map(|_| lower.unacknowledged());
         if (leaving || unreceived.is_some()) && self.deadline.is_none() {
+            let wait = patience.filter(|_| unreceived.is_some()).unwrap_or(close_timeout);
             self.unreceived = unreceived;
-            self.wait_until(cx.io.now + cx.io.settings.close_timeout);
+            self.wait_until(cx.io.now + wait);
         }
         state.has_ended() && self.settle(state == State::Closed, cx)
     }

@@ -144,6 +144,7 @@ impl<N: Carrier> Connection<N> {
             ..terms.stream
         };
         let mut stream = Stream::new(config, cx.io.registry.clone(), cx.io.random.next_u64());
+        stream.set_peer_rights(queue_pair.peer_rights());
         stream.set_owner(queue_pair.upper().map_or(0, |upper| upper.id));
         let stream = self.lower.establish(stream, &queue_pair, &mut cx.io);
         let running = Running {

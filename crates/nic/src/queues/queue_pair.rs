@@ -2,13 +2,14 @@
 //! here.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_base::{DomainId, passes_end};
 use weft_lock::{Mutex, Rank};
-use weft_memory::{LocalRight, Registry};
+use weft_memory::{Access, LocalRight, Registry};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status, Stream};
 
 use crate::error::{ConnectionError, PostError};
@@ -87,6 +88,10 @@ pub struct QueuePair {
     /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads. Bit 2: fences are kept. Bit 3: accepted. Bit 4: its
     /// connection stands, or has stood.
     agreed: AtomicU8,
+    /// What its peer may do to regions, beside what their own rights allow.
+    peer_rights: AtomicU8,
+    /// How long a Send waits for a receive of the peer, in nanoseconds. 0: for ever.
+    receive_wait: AtomicU64,
     /// The calling thread has a stage of the way out.
     assists: AtomicBool,
     life: Mutex<Life>,
@@ -137,6 +142,8 @@ impl QueuePair {
             has_posted: AtomicBool::new(false),
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
+            peer_rights: AtomicU8::new(Access::all().bits()),
+            receive_wait: AtomicU64::new(0),
             assists: AtomicBool::new(false),
             life: Mutex::new(Rank::QueuePairLife, Life { info: None, error: None, caller_stage: None, events: None }),
             event_count,
@@ -174,6 +181,32 @@ impl QueuePair {
     #[must_use]
     pub fn domain(&self) -> DomainId {
         self.domain
+    }
+
+    /// What its peer may do to regions, beside what their own rights allow.
+    pub(crate) fn peer_rights(&self) -> Access {
+        Access::from_bits(self.peer_rights.load(Ordering::Acquire))
+    }
+
+    /// Returns the connection that is to be told, if there is one.
+    pub(crate) fn set_peer_rights(&self, rights: Access) -> Option<ConnectionHandle> {
+        self.peer_rights.store(rights.bits(), Ordering::Release);
+        // The stream takes them with what is posted.
+        self.note_posted(&mut self.submission.lock())
+    }
+
+    /// How long a Send, or immediate data, for which the peer has no receive is kept waiting over a transport that
+    /// keeps it (Edge). Then the connection ends, and the request has the status [`Status::NoReceive`]. `None`, as at
+    /// first: for ever. Holds from the next time that a receive is missing.
+    pub fn set_receive_wait(&self, wait: Option<Duration>) {
+        let nanoseconds = wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX).max(1));
+        self.receive_wait.store(nanoseconds, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn receive_wait(&self) -> Option<Duration> {
+        let nanoseconds = self.receive_wait.load(Ordering::Relaxed);
+        (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
     }
 
     /// Where it is in its life.
@@ -486,6 +519,7 @@ impl QueuePair {
 
     /// Hands what was posted to the stream. Returns whether there was anything.
     pub(crate) fn move_posted(&self, stream: &mut Stream, registry: &Registry) -> bool {
+        stream.set_peer_rights(self.peer_rights());
         let mut took = false;
         let mut refused = None;
         self.drain(|request| {

@@ -117,7 +117,7 @@ impl Stream {
     fn deliver_small(&mut self, small: &SmallWrite) -> Result<(), Violation> {
         let (stag, offset, length) = (small.stag, small.offset, small.length.into());
         let refused = |fault| Violation::WriteTarget { stag, offset, length, fault };
-        let located = self.registry.locate_remote(self.config.domain, stag, offset, length, RemoteRight::Write);
+        let located = self.locate_remote(stag, offset, length, RemoteRight::Write);
         let (target, address) = located.map_err(refused)?;
         let written = self.write_beneath(target, small.bytes(), Extent { address, length: length.into() });
         // It has gone since the check.
@@ -182,7 +182,7 @@ impl Stream {
         self.responder.check(number)?;
         let ReadRequest { source_stag: stag, source_offset: offset, length, .. } = request;
         if length > 0 {
-            let checked = self.registry.check_remote(self.config.domain, stag, offset, length, RemoteRight::Read);
+            let checked = self.locate_remote(stag, offset, length, RemoteRight::Read);
             checked.map_err(|fault| Violation::ReadSource { stag, offset, length, fault })?;
             // One of no bytes asks whether what came before it is in place.
             self.registry.report_access(self.config.domain, stag, RemoteRight::Read, self.owner);
@@ -196,8 +196,7 @@ impl Stream {
         self.responder.check(number)?;
         let (stag, offset) = (request.stag, request.offset);
         let (target, address) = self
-            .registry
-            .locate_remote(self.config.domain, stag, offset, 8, RemoteRight::Atomic)
+            .locate_remote(stag, offset, 8, RemoteRight::Atomic)
             .map_err(|fault| Violation::AtomicTarget { stag, offset, fault })?;
         let extent = Extent { address, length: 8 };
         let original =

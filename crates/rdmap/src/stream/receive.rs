@@ -197,9 +197,8 @@ impl Stream {
             return Ok(());
         }
         let length = placement.sink.length();
-        let (domain, need) = (self.config.domain, RemoteRight::Write);
-        let fault = match self.registry.check_remote(domain, stag, offset, length, need) {
-            Ok(slice) if placement.sink.slices() == [slice] => return Ok(()),
+        let fault = match self.locate_remote(stag, offset, length, RemoteRight::Write) {
+            Ok((slice, _)) if placement.sink.slices() == [slice] => return Ok(()),
             Ok(_) => weft_memory::RemoteFault::InvalidStag,
             Err(fault) => fault,
         };
@@ -281,7 +280,7 @@ impl Stream {
         if length == 0 {
             return Ok((Gather::empty(), Effect::Write { address: 0 }));
         }
-        match self.registry.locate_remote(self.config.domain, stag, offset, length, RemoteRight::Write) {
+        match self.locate_remote(stag, offset, length, RemoteRight::Write) {
             Ok((slice, address)) => Ok((Gather::from(slice), Effect::Write { address })),
             Err(fault) => Err(Violation::WriteTarget { stag, offset, length, fault }),
         }
@@ -360,8 +359,7 @@ impl Stream {
             self.responder.check(number)?;
         }
         // Whether it may be touched is judged when its turn comes.
-        let (domain, AtomicRequest { stag, offset, .. }) = (self.config.domain, request);
-        let located = self.registry.locate_remote(domain, stag, offset, 8, RemoteRight::Atomic);
+        let located = self.locate_remote(request.stag, request.offset, 8, RemoteRight::Atomic);
         let address = located.ok().map(|(_, address)| address);
         Ok((Gather::empty(), Effect::AtomicRequest { number, request, address }))
     }

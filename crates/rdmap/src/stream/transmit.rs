@@ -262,7 +262,8 @@ impl Stream {
     fn check_source(&mut self, rest: &ReadRequest, take: u32) -> Result<Slice, RemoteFault> {
         let domain = self.config.domain;
         let check = |length| {
-            self.registry.check_remote(domain, rest.source_stag, rest.source_offset, length, RemoteRight::Read)
+            let located = self.locate_remote(rest.source_stag, rest.source_offset, length, RemoteRight::Read);
+            located.map(|(slice, _)| slice)
         };
         if let Some(pinned) = self.responder.pinned() {
             let slice = check(take)?;

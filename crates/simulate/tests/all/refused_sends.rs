@@ -221,7 +221,36 @@ fn a_close_gives_up_a_send_that_the_peer_does_not_take() {
     assert!(bench.pair.world.now().since(begun) < CLOSED, "{:?}", bench.pair.world.now().since(begun));
     let mut sent = Vec::new();
     bench.pair.active.take_sends(&mut sent);
-    assert_eq!(sent.iter().map(|sent| sent.completion.status).collect::<Vec<_>>(), [Status::Flushed]);
+    assert_eq!(sent.iter().map(|sent| sent.completion.status).collect::<Vec<_>>(), [Status::NoReceive]);
+}
+
+/// As `rnr_retry` of libibverbs has it.
+#[test]
+fn a_queue_pair_that_does_not_wait_for_ever_gives_up_a_send_that_the_peer_does_not_take() {
+    let bench = Bench::good();
+    bench.pair.active.queue_pair.set_receive_wait(Some(Duration::from_millis(200)));
+    // One after another is taken, and each has the whole time.
+    (0..5).for_each(|_| bench.send(100));
+    for _ in 0..5 {
+        bench.pair.run(Duration::from_millis(150), || false);
+        bench.receive(100);
+    }
+    let (mut received, mut sent) = (Vec::new(), Vec::new());
+    bench.pair.run(Duration::from_millis(150), || false);
+    bench.pair.passive.take_receives(&mut received);
+    assert_eq!(received.len(), 5, "{:?}", bench.pair.active.queue_pair.error());
+    bench.pair.active.take_sends(&mut sent);
+    let begun = bench.pair.world.now();
+    (0..2).for_each(|_| bench.send(100));
+    let (active, _) = bench.end();
+    let no_receive = ConnectionError::Stream(StreamError::Lost(Closed::NoReceive)).to_string();
+    assert_eq!(active.map(|error| error.to_string()), Some(no_receive));
+    let waited = bench.pair.world.now().since(begun);
+    assert!(waited >= Duration::from_millis(200), "{waited:?}");
+    let before = sent.len();
+    bench.pair.active.take_sends(&mut sent);
+    let statuses: Vec<_> = sent[before..].iter().map(|sent| sent.completion.status).collect();
+    assert_eq!(statuses, [Status::NoReceive, Status::Flushed]);
 }
 
 /// One receive a second is slow, but all of the messages get through.

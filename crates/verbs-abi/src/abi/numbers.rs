@@ -58,6 +58,7 @@ pub const IBV_WC_REM_INV_REQ_ERR: c_int = 9;
 pub const IBV_WC_REM_ACCESS_ERR: c_int = 10;
 pub const IBV_WC_REM_OP_ERR: c_int = 11;
 pub const IBV_WC_RETRY_EXC_ERR: c_int = 12;
+pub const IBV_WC_RNR_RETRY_EXC_ERR: c_int = 13;
 pub const IBV_WC_SEND: c_int = 0;
 pub const IBV_WC_RDMA_WRITE: c_int = 1;
 pub const IBV_WC_RDMA_READ: c_int = 2;

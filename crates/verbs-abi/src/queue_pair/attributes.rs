@@ -3,7 +3,10 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 use std::net::{IpAddr, Ipv6Addr};
+
+use weft::verbs::QueuePair as Connection;
 
 use super::QueuePair;
 use crate::abi::*;
@@ -118,6 +121,9 @@ impl QueuePair {
         }
         self.state.store(to, Ordering::Release);
         drop(attributes);
+        if mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER) != 0 {
+            self.apply_terms();
+        }
         if (from, to) == (IBV_QPS_RTS, IBV_QPS_SQD) && change.en_sqd_async_notify != 0 {
             self.push_event(IBV_EVENT_SQ_DRAINED);
         }
@@ -168,6 +174,19 @@ impl QueuePair {
         crate::device::at_index(&self.parts.addresses, index).copied()
     }
 
+    /// Has its connection keep to the attributes as they are now.
+    fn apply_terms(&self) {
+        let post = lock(&self.post);
+        [&post.connection, &post.echo].into_iter().flatten().for_each(|connection| self.apply_terms_to(connection));
+    }
+
+    /// What peers may do, and how long they may be without a receive.
+    pub(super) fn apply_terms_to(&self, connection: &Connection) {
+        let attributes = *lock(&self.attributes);
+        connection.set_peer_rights(crate::memory::peer_rights(attributes.qp_access_flags));
+        connection.set_receive_wait(receive_wait(attributes.rnr_retry, attributes.min_rnr_timer));
+    }
+
     /// Its attributes.
     pub(crate) fn attributes(&self) -> ibv_qp_attr {
         let mut attributes = *lock(&self.attributes);
@@ -200,6 +219,25 @@ impl QueuePair {
             responder_resources: attributes.max_dest_rd_atomic,
         })
     }
+}
+
+/// How long a message waits for a receive of the peer: `retries` times the peer's timer, at least 100 ms. The peer's
+/// timer is not known here; nearly all programs set the same on both sides. `None` for 7 retries: without a limit.
+fn receive_wait(retries: u8, timer: u8) -> Option<Duration> {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    (retries < 7).then(|| (rnr_timer(timer) * u32::from(retries)).max(SHORTEST))
+}
+
+/// The time that a number of the timer for receives that are missing stands for (InfiniBand architecture, volume 1,
+/// section 9.7.5.2.8, table 45).
+fn rnr_timer(number: u8) -> Duration {
+    let microseconds = match number & 31 {
+        0 => 655_360,
+        1 => 10,
+        even if even % 2 == 0 => 10 << (even / 2),
+        odd => 30 << ((odd - 3) / 2),
+    };
+    Duration::from_micros(microseconds)
 }
 
 /// Copies the fields that the mask names.
@@ -254,6 +292,17 @@ mod tests {
             assert_eq!(check(state, IBV_QPS_ERR, IBV_QP_STATE), Ok(()));
         }
         assert_eq!(check(IBV_QPS_ERR, IBV_QPS_RTS, IBV_QP_STATE), Err(Errno::INVALID));
+    }
+
+    #[test]
+    fn missing_receives_are_waited_for_as_the_architecture_says() {
+        let listed = [(0, 655_360), (1, 10), (2, 20), (3, 30), (4, 40), (5, 60), (12, 640), (13, 960), (31, 491_520)];
+        for (number, microseconds) in listed {
+            assert_eq!(rnr_timer(number), Duration::from_micros(microseconds), "{number}");
+        }
+        assert_eq!(receive_wait(7, 12), None);
+        assert_eq!(receive_wait(0, 0), Some(Duration::from_millis(100)), "at least");
+        assert_eq!(receive_wait(6, 31), Some(Duration::from_micros(6 * 491_520)));
     }
 
     #[test]

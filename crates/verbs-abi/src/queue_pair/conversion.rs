@@ -233,5 +233,6 @@ pub(super) fn failure(status: Status) -> Option<i32> {
         Status::RemoteAccess => Some(IBV_WC_REM_ACCESS_ERR),
         Status::RemoteOperation => Some(IBV_WC_REM_OP_ERR),
         Status::RemoteInvalidRequest => Some(IBV_WC_REM_INV_REQ_ERR),
+        Status::NoReceive => Some(IBV_WC_RNR_RETRY_EXC_ERR),
     }
 }

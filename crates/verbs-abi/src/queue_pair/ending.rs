@@ -33,7 +33,9 @@ impl QueuePair {
     pub(crate) fn prepare(self: &std::sync::Arc<Self>) -> Result<Connection, weft::verbs::Error> {
         let (domain, depth) = (&self.parts.domain.domain, self.parts.cap.max_send_wr);
         let owner = std::sync::Arc::clone(self) as std::sync::Arc<dyn Owner>;
-        self.parts.nic.queue_pair(domain, &self.receive_queue(), depth, owner)
+        let connection = self.parts.nic.queue_pair(domain, &self.receive_queue(), depth, owner)?;
+        self.apply_terms_to(&connection);
+        Ok(connection)
     }
 
     /// Gives it a connection that is being set up. Returns it where there is one already, or it is gone.
@@ -42,6 +44,8 @@ impl QueuePair {
         if post.is_gone || !self.is_receiving() || post.connection.is_some() {
             return Some(connection);
         }
+        // They may have changed since it was made.
+        self.apply_terms_to(&connection);
         post.connection = Some(connection);
         None
     }
@@ -52,6 +56,7 @@ impl QueuePair {
         if post.is_gone || !self.is_receiving() || post.echo.is_some() {
             return Some(connection);
         }
+        self.apply_terms_to(&connection);
         post.echo = Some(connection);
         None
     }

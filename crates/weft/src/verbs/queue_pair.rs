@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_base::{Gather, Slice};
+use weft_memory::Access;
 use weft_nic::{
     ConnectionError, ConnectionInfo, Error, PostError, PostFailure, QueuePair as NicQueuePair, QueuePairNumber,
     ReceiveQueue, State,
@@ -90,6 +91,21 @@ impl QueuePair {
     pub fn set_events(&self, channel: &EventChannel, token: u64) -> Result<(), Error> {
         self.queue_pair.set_events(Some(channel.source(self.domain.opened(), token)?));
         Ok(())
+    }
+
+    /// Sets what the peer may do to regions of the protection domain from now on, beside what their own rights allow:
+    /// everything, at first. Local rights among these say nothing. What the peer does without a right ends the
+    /// connection, and its request has the status [`RemoteAccess`](super::Status::RemoteAccess).
+    pub fn set_peer_rights(&self, rights: Access) {
+        self.domain.nic().set_peer_rights(&self.queue_pair, rights);
+    }
+
+    /// Sets how long a Send, or immediate data, for which the peer has no receive is kept waiting over Edge; `None`, as
+    /// at first: for ever. Then the connection ends, and the request has the status
+    /// [`NoReceive`](super::Status::NoReceive). As long as the peer takes one message after another each has the whole
+    /// time. Over iWARP and shared memory such a message ends the connection at once, whatever is set here.
+    pub fn set_receive_wait(&self, wait: Option<Duration>) {
+        self.queue_pair.set_receive_wait(wait);
     }
 
     /// Send requests that are under way.

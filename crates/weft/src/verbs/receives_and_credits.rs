@@ -23,7 +23,8 @@
 //!   thousand segments of answers (1.4 MB with an MTU of 1500), and answers to 64 Reads at least, get past it; then
 //!   they wait for a receive as well. Nor does it hold up the end of the connection:
 //!   [`QueuePair::disconnect`](super::QueuePair::disconnect) gives a Send up for which no receive is posted within
-//!   [`Settings::close_timeout`](super::Settings::close_timeout).
+//!   [`Settings::close_timeout`](super::Settings::close_timeout), and
+//!   [`QueuePair::set_receive_wait`](super::QueuePair::set_receive_wait) has it given up on a connection that stands.
 //!
 //! A program that is right over iWARP is right over all of them, so it counts.
 //!
