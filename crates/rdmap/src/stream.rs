@@ -14,7 +14,7 @@ use core::fmt;
 use weft_base::{DomainId, Slice, Stag, passes_end};
 use weft_memory::{Access, Registry, RemoteFault, RemoteRight};
 use weft_wire::rdmap::ReadRequest;
-use weft_wire::terminate::{Terminate, TerminateCode};
+use weft_wire::terminate::{Terminate, TerminateCode, TerminatedSegment};
 
 use crate::ahead::Ahead;
 use crate::completion::{Completion, Status};
@@ -24,7 +24,7 @@ use crate::order::Order;
 use crate::request::{Operation, PostError, ReceiveSource, SendRequest};
 use crate::requester::{Awaits, Requester};
 use crate::responder::Responder;
-use crate::segment::{Received, Written};
+use crate::segment::{Effect, Placement, Received, Written};
 use crate::send::{Entry, SendQueue};
 use crate::sent::InFlight;
 use crate::state::{Event, State};
@@ -249,6 +249,31 @@ impl Stream {
         self.end(Event::Error, StreamError::Below(code));
         // RFC 5040 figure 10: an error of the stream below repeats no headers.
         self.tell(Some(Terminate { code, segment: None }), StreamError::Below(code));
+    }
+
+    /// The memory of this side that a segment belongs to has gone: that of a receive, or of a request that is answered.
+    /// Its request ends with [`Status::LocalProtection`], everything else is flushed, and the peer is told which segment
+    /// it was (RFC 5040 section 4.8: an error of this stream alone).
+    pub fn fail_placement(&mut self, placement: &Placement) {
+        match placement.received.effect {
+            Effect::ReadResponse(part) => {
+                let awaits = |awaits: &Awaits| matches!(awaits, Awaits::Read { stag, .. } if *stag == part.stag);
+                let asked = self.requester.iter().find(|outstanding| awaits(&outstanding.awaits));
+                let meant = asked.and_then(|outstanding| outstanding.sequence);
+                self.sends.fail_first(Status::LocalProtection, |sequence, _| Some(sequence) == meant);
+            }
+            Effect::Send(_) => self.receives.fail_current(Status::LocalProtection),
+            _ => {}
+        }
+        let code = TerminateCode::OperationStreamCatastrophic;
+        let context = placement.received.context;
+        self.end(Event::Error, StreamError::Below(code));
+        let segment = context.header.map(|header| TerminatedSegment {
+            length: u16::try_from(context.length).unwrap_or(u16::MAX),
+            header,
+            read_request: None,
+        });
+        self.tell(Some(Terminate { code, segment }), StreamError::Below(code));
     }
 
     /// The stream below has ended, and reads and writes no memory any more. Everything that is pending is flushed.

@@ -31,3 +31,4 @@ mod queue_pair;
 mod rendezvous;
 mod semaphore;
 mod shared_receive;
+mod slices;

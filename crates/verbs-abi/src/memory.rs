@@ -94,10 +94,11 @@ impl Hasher for KeyHasher {
 
 /// A memory region.
 pub(crate) struct Registration {
-    // Before the domain, which it lives in.
-    region: MemoryRegion,
+    // Before the domain, which it lives in. Always there before the end.
+    region: Option<MemoryRegion>,
     domain: Using<Domain>,
     place: Place,
+    key: u32,
 }
 
 /// Where a region lies, and what it may be used for, as a program says it.
@@ -139,7 +140,7 @@ impl Registration {
             Ok(buffer) => buffer,
             Err(error) => return Err((Some(self), error)),
         };
-        let stag = self.region.stag();
+        let stag = Stag(self.key());
         drop(self);
         Self::of(domain, place, buffer, Some(stag)).map_err(|error| (None, error))
     }
@@ -150,12 +151,13 @@ impl Registration {
         attributes.stag = stag;
         let region = domain.domain.register_with(buffer, &attributes)?;
         domain.add(&region);
-        Ok(Self { region, domain, place })
+        let key = region.stag().0;
+        Ok(Self { region: Some(region), key, domain, place })
     }
 
     /// Its `lkey` and `rkey`.
     pub(crate) fn key(&self) -> u32 {
-        self.region.stag().0
+        self.key
     }
 
     /// Where it lies.
@@ -172,6 +174,10 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.domain.remove(self.key());
+        // The program may free the memory now, whatever is posted with it.
+        if let Some(region) = self.region.take() {
+            region.revoke();
+        }
     }
 }
 

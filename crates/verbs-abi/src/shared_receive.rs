@@ -3,14 +3,15 @@
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use weft::verbs::{PostError, SharedReceiveQueue};
+use weft::verbs::SharedReceiveQueue;
 
-use crate::abi::{IBV_EVENT_SRQ_LIMIT_REACHED, ibv_srq_attr};
+use crate::abi::{IBV_EVENT_SRQ_LIMIT_REACHED, ibv_sge, ibv_srq_attr};
 use crate::border::{Counted, Users};
 use crate::errno::Errno;
 use crate::events::{Acknowledgments, AsyncEvents};
 use crate::memory::Domain;
 use crate::nic::Nic;
+use crate::slices::post_receive;
 
 /// A receive queue that several queue pairs take from.
 pub(crate) struct SharedReceives {
@@ -83,12 +84,12 @@ impl SharedReceives {
         }
     }
 
-    /// Posts a receive into these slices.
+    /// Posts a receive into these entries.
     ///
     /// # Errors
-    /// The queue is full, or the memory can't be used.
-    pub(crate) fn post(&self, id: u64, sink: &[weft::verbs::Slice]) -> Result<(), PostError> {
-        self.queue.post_receive(id, sink)
+    /// The queue is full, or the entries are longer together than a message can be.
+    pub(crate) fn post(&self, id: u64, entries: &[ibv_sge]) -> Result<(), Errno> {
+        post_receive(&self.domain, &self.queue, id, entries)
     }
 
     /// It goes.

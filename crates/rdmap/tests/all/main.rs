@@ -7,5 +7,6 @@ mod operations;
 mod ordered;
 #[path = "../pair/mod.rs"]
 mod pair;
+mod refusals;
 mod violations;
 mod whole;

@@ -9,8 +9,8 @@ use crate::abi::*;
 use crate::border::{Counted as _, Using, borrow, find, give, pointer, status, take};
 use crate::errno::Errno;
 use crate::limits;
-use crate::queue_pair::{entries, slices};
 use crate::shared_receive::SharedReceives;
+use crate::slices::entries;
 
 /// # Safety
 /// `domain` is NULL or a protection domain; `init` is NULL or can be read and written.
@@ -133,8 +133,7 @@ pub(super) unsafe extern "C" fn post_srq_recv(
         while let Some(request) = unsafe { next.as_ref() } {
             // SAFETY: The entries of a request can be read.
             let list = unsafe { entries(request.sg_list, request.num_sge, limits::GATHER as u32) }?;
-            let sink = slices(&object.receives.domain, list).map_err(|_| Errno::INVALID)?;
-            object.receives.post(request.wr_id, sink.slices())?;
+            object.receives.post(request.wr_id, list)?;
             next = request.next;
         }
         Ok(())

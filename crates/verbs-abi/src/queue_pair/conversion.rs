@@ -4,38 +4,16 @@ use weft::verbs::{
     AtomicCode, CompletionKind, MAX_INLINE, RemoteMemory, Slice, Stag, Status, WorkCompletion, WorkRequest,
 };
 
-use super::receives::{Slices, entries, slices};
 use super::{Post, QueuePair};
 use crate::abi::*;
 use crate::border::lock;
 use crate::errno::Errno;
 use crate::limits;
-use crate::memory::BadKey;
+use crate::slices::{Slices, Unfit, entries, slices};
 
 /// Set in the immediate data of a Send without bytes, which the NIC has no other mark for: immediate data of 32 bits go
 /// in 64.
 const OF_A_SEND: u64 = 1 << 32;
-
-/// Why a request was not converted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
-    /// It is refused.
-    Refused(Errno),
-    /// Its memory is not there: it is taken, and fails.
-    Memory,
-}
-
-impl From<Errno> for Unfit {
-    fn from(error: Errno) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<BadKey> for Unfit {
-    fn from(BadKey: BadKey) -> Self {
-        Self::Memory
-    }
-}
 
 /// The bytes that a request sends.
 enum Bytes {

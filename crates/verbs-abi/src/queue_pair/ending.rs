@@ -107,7 +107,10 @@ impl QueuePair {
     pub(super) fn break_down(&self) -> bool {
         let fails = |state| (state != IBV_QPS_RESET && state != IBV_QPS_ERR).then_some(IBV_QPS_ERR);
         let is_first = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, fails).is_ok();
-        self.is_broken.store(true, Ordering::Release);
+        // One that was reset meanwhile has nothing to do with what failed.
+        if self.state() != IBV_QPS_RESET {
+            self.is_broken.store(true, Ordering::Release);
+        }
         self.parts.nic.bell().ring(self.number());
         is_first
     }
@@ -129,13 +132,20 @@ impl QueuePair {
             self.push_event(if is_access { IBV_EVENT_QP_ACCESS_ERR } else { IBV_EVENT_QP_REQ_ERR });
         }
         drop(post);
+        let _ending = lock(&self.ending);
+        // A program may have reset it meanwhile, and posted anew.
         if self.is_broken.load(Ordering::Acquire) {
-            self.fail();
+            self.flush_all();
         }
     }
 
     /// Ends the connection and flushes all that is posted.
     pub(crate) fn fail(&self) {
+        let _ending = lock(&self.ending);
+        self.flush_all();
+    }
+
+    fn flush_all(&self) {
         let (connections, backlog) = {
             let mut post = lock(&self.post);
             post.is_ready = false;
@@ -150,6 +160,7 @@ impl QueuePair {
     /// Ends the connection and gives up all that is posted. Returns the connections, which may still have something
     /// to tell their peers; nothing that ends there is told any more.
     pub(crate) fn reset(&self, is_gone: bool) -> Vec<Connection> {
+        let _ending = lock(&self.ending);
         let connections = {
             let mut post = lock(&self.post);
             post.is_ready = false;

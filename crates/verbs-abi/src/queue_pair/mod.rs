@@ -22,7 +22,6 @@ use weft::verbs::{MemoryRegion, QueuePair as Connection, SliceList, WorkRequest}
 pub(crate) use attributes::{Changed, Target};
 pub(crate) use ending::Fate;
 use receives::Receives;
-pub(crate) use receives::{entries, slices};
 
 use crate::abi::{IBV_QPS_RESET, IBV_QPT_UC, ibv_qp_attr, ibv_qp_cap};
 use crate::border::lock;
@@ -62,6 +61,9 @@ pub(crate) struct QueuePair {
     /// The work has failed, and not all of it is flushed yet.
     is_broken: AtomicBool,
     post: Mutex<Post>,
+    /// Held while all work is given up, which a program that resets it and the thread of the rendezvous may both do.
+    /// Before the lock of the work.
+    ending: Mutex<()>,
     /// C's address of it.
     address: AtomicUsize,
     pub(crate) acknowledgments: Acknowledgments,
@@ -110,6 +112,7 @@ impl QueuePair {
             state: AtomicI32::new(IBV_QPS_RESET),
             is_broken: AtomicBool::new(false),
             post: Mutex::default(),
+            ending: Mutex::default(),
             address: AtomicUsize::new(0),
             acknowledgments: Acknowledgments::default(),
             parts,

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use weft::verbs::{PostError, WorkRequest};
 
-use super::conversion::{Unfit, opcode_of_request};
+use super::conversion::opcode_of_request;
 use super::{Post, QueuePair, Waiting};
 use crate::abi::*;
 use crate::border::lock;
 use crate::errno::Errno;
+use crate::slices::Unfit;
 
 /// A list of requests was taken only in part: the first that was not, and why.
 pub(crate) struct PostFailure {

@@ -328,6 +328,16 @@ impl ProtectionDomain {
         Ok(self.nic().registry().list(slices)?)
     }
 
+    /// Makes a list of `length` bytes that are nowhere. A work request with it is taken, and fails when it comes to its
+    /// bytes: for programs in which memory that can't be used is an error of the work, not of its posting.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub fn void(&self, length: u32) -> Result<SliceList, Error> {
+        self.domain.opened.here()?;
+        Ok(self.nic().registry().void(length)?)
+    }
+
     /// Makes a queue pair that completes everything on one queue.
     ///
     /// # Errors

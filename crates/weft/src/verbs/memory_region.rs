@@ -45,6 +45,17 @@ impl MemoryRegion {
         self.region.as_mut().expect(ALWAYS_THERE).edit(change)
     }
 
+    /// Ends the registration, and every access with it, that of work requests under way too, which fail: for memory of
+    /// others ([`Buffer::foreign_checked`]) that may be gone then. Does nothing in a child by fork, in which nothing of
+    /// its parent's is registered.
+    pub fn revoke(mut self) {
+        if self.domain.here().is_ok()
+            && let Some(region) = self.region.take()
+        {
+            region.revoke();
+        }
+    }
+
     /// Ends the registration and gives the memory back.
     ///
     /// # Errors

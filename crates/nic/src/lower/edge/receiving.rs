@@ -288,7 +288,10 @@ impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
             if self.copy(ulpdu, placement).is_err() {
                 let checked = self.above.stream().recheck(placement);
                 return match checked {
-                    Ok(()) => self.fail(ReceiveError::Memory),
+                    Ok(()) => {
+                        self.above.stream().fail_placement(placement);
+                        self.fail(ReceiveError::Judged)
+                    }
                     Err(None) => Verdict::Later,
                     Err(_) => self.fail(ReceiveError::Judged),
                 };

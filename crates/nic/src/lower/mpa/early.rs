@@ -291,7 +291,10 @@ impl<A: StreamSink, S> Pass<'_, '_, A, S> {
     fn blame(&mut self, placement: &Placement) -> bool {
         let checked = self.above.stream().recheck(placement);
         match checked {
-            Ok(()) => self.fail(ReceiveError::Memory),
+            Ok(()) => {
+                self.above.stream().fail_placement(placement);
+                self.fail(ReceiveError::Judged)
+            }
             Err(None) => false,
             Err(Some(_)) => self.fail(ReceiveError::Judged),
         }

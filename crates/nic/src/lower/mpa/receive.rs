@@ -486,10 +486,10 @@ pub(super) fn place_in(verdict: &Verdict) -> Result<&Placement, ReceiveError> {
 
 /// The memory has refused. If the peer may not write there any more, it is told so.
 pub(super) fn blame<A: StreamSink>(above: &mut A, placement: &Placement) -> ReceiveError {
-    match above.stream().recheck(placement) {
-        Ok(()) => ReceiveError::Memory,
-        Err(_) => ReceiveError::Judged,
+    if above.stream().recheck(placement).is_ok() {
+        above.stream().fail_placement(placement);
     }
+    ReceiveError::Judged
 }
 
 pub(super) fn count_copied<A: StreamSink>(
