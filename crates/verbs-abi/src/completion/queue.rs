@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use crate::abi::{IBV_EVENT_CQ_ERR, ibv_wc};
-use crate::border::{Counted, Users, Using, lock};
+use crate::border::{Counted, Users, lock};
 use crate::completion::channel::Channel;
 use crate::errno::Errno;
 use crate::events::{Acknowledgments, AsyncEvents};
@@ -25,7 +25,7 @@ pub(crate) struct CompletionQueue {
     was_armed: AtomicBool,
     /// C's address of it.
     address: AtomicUsize,
-    pub(crate) channel: Option<Using<Channel>>,
+    channel: Option<Arc<Channel>>,
     /// Events of the channel that the program owes.
     pub(crate) channel_events: Acknowledgments,
     /// Asynchronous events that the program owes.
@@ -51,7 +51,7 @@ impl CompletionQueue {
     pub(crate) fn new(
         nic: &Arc<Nic>,
         events: &Arc<AsyncEvents>,
-        channel: Option<Using<Channel>>,
+        channel: Option<Arc<Channel>>,
         capacity: usize,
     ) -> Self {
         Self {

@@ -130,6 +130,8 @@ pub(super) struct CompletionObject {
     pub(super) queue: Arc<CompletionQueue>,
     /// The completion that was taken last where they are read one by one.
     pub(super) current: UnsafeCell<ibv_wc>,
+    /// Until C destroys the queue: who works for a queue pair may have the queue longer.
+    pub(super) _channel: Option<Using<Channel>>,
 }
 
 // SAFETY: repr(C), and C's structure is first: an `ibv_cq_ex` begins with an `ibv_cq`.

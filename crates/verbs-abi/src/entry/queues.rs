@@ -55,7 +55,8 @@ pub(super) unsafe fn create(
         // SAFETY: The caller's promise.
         false => Some(Using::new(&unsafe { find::<ChannelObject>(channel) }?.channel)),
     };
-    let queue = Arc::new(CompletionQueue::new(&opened.process.nic, &opened.events, using, capacity));
+    let told = using.as_ref().map(|using| Arc::clone(using.shared()));
+    let queue = Arc::new(CompletionQueue::new(&opened.process.nic, &opened.events, told, capacity));
     let basic = ibv_cq {
         context,
         channel,
@@ -69,7 +70,7 @@ pub(super) unsafe fn create(
     };
     let c = UnsafeCell::new(extended(basic));
     let current = UnsafeCell::new(ibv_wc::default());
-    let given = give(Box::new(CompletionObject { c, queue: Arc::clone(&queue), current }));
+    let given = give(Box::new(CompletionObject { c, queue: Arc::clone(&queue), current, _channel: using }));
     queue.set_address(given.expose_provenance());
     Ok(given)
 }
