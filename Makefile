@@ -25,7 +25,7 @@ test-mpi4py: ## Run the tests of mpi4py with MPICH over Weft and over libfabric'
 	@scripts/test packages release mpi4py
 
 test-verbs: ## Run Debian's programs for libibverbs over Weft, on one host and between two of a lab
-	@scripts/test packages release verbs
+	@scripts/test packages release verbs_all
 
 mutations: ## Take rules out of the code, one at a time (hours): the simulations must see each
 	@scripts/test all_mutations

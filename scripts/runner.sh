@@ -224,7 +224,7 @@ show_failure() {
     local name=$1 log=$2 text
     case $name in
         tests* | doctests) text=$(failed_tests "$log") ;;
-        figures | siw* | tshark* | mpi | mpi_* | verbs) text=$(grep -a '^failed: ' "$log" | cut -c 1-500) ;;
+        figures | siw* | tshark* | mpi | mpi_* | verbs*) text=$(grep -a '^failed: ' "$log" | cut -c 1-500) ;;
     esac
     if [ -n "${text:-}" ]; then echo "$text"; else tail -n 40 "$log"; fi
 }
@@ -244,7 +244,7 @@ count() {
     local name=$1 log=$2 code=$3 numbers
     case $name in
         tests* | doctests) numbers=$(count_cargo "$log") ;;
-        figures | siw* | tshark* | mpi* | verbs) numbers=$(count_suite "$log") ;;
+        figures | siw* | tshark* | mpi* | verbs*) numbers=$(count_suite "$log") ;;
         *) numbers="$((code == 0)) 0 $(grep -c '^skipped: ' "$log")" ;;
     esac
     set -- $numbers
