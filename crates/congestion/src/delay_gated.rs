@@ -4,10 +4,10 @@
 //! only when something else speaks for congestion: a standing queue (a whole round of round trips above the least one),
 //! a queue that is as full as it ever was, however short, a router's mark, or more loss than a bad path has.
 //!
-//! A loss at a full queue cuts as CUBIC does, so that beside a CUBIC flow the same losses cut both. Where losses come at
-//! queues of any length, the path loses by itself: there a full queue alone is no sign, and a cut leaves what the path
-//! has carried, as rate times least round trip (the idea of TCP Westwood), and a quarter more, which stays in the queue.
-//! All else is CUBIC's.
+//! A loss at a full queue cuts as CUBIC does, so that beside a CUBIC flow the same losses cut both. Where losses come
+//! at queues of any length, the path loses by itself: there a full queue alone is no sign, and a cut leaves what the
+//! path has carried, as rate times least round trip (the idea of TCP Westwood), and a quarter more, which stays in the
+//! queue. All else is CUBIC's.
 //!
 //! What it cannot tell from bad luck is a queue shorter than a 32nd of the least round trip.
 

@@ -252,8 +252,8 @@ impl Stream {
     }
 
     /// The memory of this side that a segment belongs to has gone: that of a receive, or of a request that is answered.
-    /// Its request ends with [`Status::LocalProtection`], everything else is flushed, and the peer is told which segment
-    /// it was (RFC 5040 section 4.8: an error of this stream alone).
+    /// Its request ends with [`Status::LocalProtection`], everything else is flushed, and the peer is told which
+    /// segment it was (RFC 5040 section 4.8: an error of this stream alone).
     pub fn fail_placement(&mut self, placement: &Placement) {
         match placement.received.effect {
             Effect::ReadResponse(part) => {
