@@ -429,17 +429,17 @@ pub(crate) const ALL: [Experiment; 44] = [
         "fairness",
         "no benchmark of the literature; what RFC 9743 section 5 asks of a congestion controller",
         [
-            "links --links 1 --rate 100M --emulate delay=2ms,queue=50000 --beside tcp:cubic --seconds 3 --vs none",
-            "links --links 1 --rate 100M --emulate delay=2ms,queue=12500 --emulate delay=2ms,queue=50000 \
-             --emulate delay=2ms,queue=200000 --emulate delay=25ms,queue=156250 --emulate delay=25ms,queue=625000 \
-             --emulate delay=25ms,queue=2500000 --beside tcp:cubic --begins own,beside --seconds 12 --vs none",
+            "links --links 1 --rate 600M --emulate delay=2ms,queue=300000 --beside tcp:cubic --seconds 3 --vs none",
+            "links --links 1 --rate 600M --emulate delay=2ms,queue=75000 --emulate delay=2ms,queue=300000 \
+             --emulate delay=2ms,queue=1200000 --emulate delay=25ms,queue=937500 --emulate delay=25ms,queue=3750000 \
+             --emulate delay=25ms,queue=15000000 --beside tcp:cubic --begins own,beside --seconds 12 --vs none",
         ],
         [0.05, 2.8, 90.0],
     )
     .long(
-        "links --links 1 --rate 100M --emulate delay=2ms,queue=12500 --emulate delay=2ms,queue=50000 \
-         --emulate delay=2ms,queue=200000 --emulate delay=25ms,queue=156250 --emulate delay=25ms,queue=625000 \
-         --emulate delay=25ms,queue=2500000 --beside tcp:cubic,tcp:reno,tcp:bbr --begins own,beside --seconds 60 \
+        "links --links 1 --rate 600M --emulate delay=2ms,queue=75000 --emulate delay=2ms,queue=300000 \
+         --emulate delay=2ms,queue=1200000 --emulate delay=25ms,queue=937500 --emulate delay=25ms,queue=3750000 \
+         --emulate delay=25ms,queue=15000000 --beside tcp:cubic,tcp:reno,tcp:bbr --begins own,beside --seconds 60 \
          --vs tcp:cubic",
     )
     .asks(

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -64,7 +65,9 @@ pub(crate) struct Case<'a> {
 /// A process in a host. Dropping it ends it.
 struct Process {
     child: Child,
-    lines: BufReader<std::io::Take<std::process::ChildStdout>>,
+    /// What it says. A thread reads it: the account of a long run is longer than a pipe holds, and the process would
+    /// wait for its reader while this side waits for its end.
+    lines: Receiver<String>,
 }
 
 impl Process {
@@ -81,13 +84,16 @@ impl Process {
             .spawn()
             .map_err(cannot())?;
         let stdout = child.stdout.take().expect("it was asked for");
-        Ok(Self { child, lines: BufReader::new(stdout.take(LINE_LIMIT)) })
+        let (to, lines) = channel();
+        thread::spawn(move || {
+            let lines = BufReader::new(stdout.take(LINE_LIMIT)).lines().map_while(Result::ok);
+            lines.map(|line| to.send(line)).take_while(Result::is_ok).for_each(drop);
+        });
+        Ok(Self { child, lines })
     }
 
     fn line(&mut self) -> Result<String, Failure> {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).map_err(Failure::while_doing("a side"))?;
-        if line.ends_with('\n') { Ok(line.trim_end().to_owned()) } else { Err(self.complaint()) }
+        self.lines.recv().map_err(|_| self.complaint())
     }
 
     fn account(&mut self) -> Result<Account, Failure> {
