@@ -53,8 +53,9 @@ const GROWTH_DIVISOR: u64 = 4;
 /// A loss whose round trip is among the longest quarter of those that the path has shown came of a full queue, if
 /// these differ by more than this part of the least one.
 const RANGE_DIVISOR: u64 = 32;
-/// Of so many losses at least, one in four away from a full queue is bad luck, and so is the path.
+/// A path is lossy when more than a quarter of its losses, of at least this number, came while its queue was not full.
 const LEAST_LOSSES: u32 = 4;
+/// At this number the counts of losses are halved, so that newer ones weigh more.
 const MOST_LOSSES: u32 = 32;
 
 /// What is known of the path.

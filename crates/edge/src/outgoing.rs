@@ -206,7 +206,8 @@ impl Outgoing {
         }
     }
 
-    /// From now on so many segments may be unacknowledged. Where there are more, none is taken until there are fewer.
+    /// Sets the limit of unacknowledged segments. Above a lowered limit no segment is taken from the source until
+    /// acknowledgements have brought their number below it.
     pub(crate) fn set_most(&mut self, most: usize) {
         self.most = most;
     }

@@ -306,6 +306,11 @@ impl Connection {
     /// Allows four times the segments that the paths of all rails hold, queues apart: while one that was lost twice is
     /// retransmitted, those of three round trips after it wait for it.
     fn bound_segments(&mut self) {
+        // Mostly the windows alone show that it is not more than what is always allowed.
+        let windows = self.rails.iter().map(Rail::limit).sum::<u64>().saturating_mul(4);
+        if windows <= self.settings.sent_segments as u64 * BASE_DATAGRAM as u64 {
+            return self.outgoing.set_most(self.settings.sent_segments);
+        }
         let bytes = self.rails.iter().map(Rail::held).sum::<u64>().saturating_mul(4);
         let datagram = self.rails.iter().map(|rail| rail.mtu.current()).max().unwrap_or(BASE_DATAGRAM);
         let most = bytes.min(self.settings.in_flight_bytes) / datagram as u64;

@@ -15,7 +15,7 @@ use crate::error::ConnectionError;
 use crate::ids::{LinkKey, State};
 use crate::lower::Carrier;
 
-/// A connection that is late is looked at again after this part of [`EndpointSettings::LATE`].
+/// A connection that is late is checked again after this part of [`EndpointSettings::LATE`].
 const LOOKS_AGAIN: u32 = 16;
 
 impl Core {

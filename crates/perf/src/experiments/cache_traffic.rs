@@ -52,9 +52,11 @@ impl Design for CacheTraffic {
             "of user code alone, by cachegrind's model of a last cache of 2 MiB"
         };
         format!(
-            "\ncache: bytes of lines that missed the last cache, {how}\nkernel: twice the bytes that went through calls \
-             that send and receive, for a copy reads and writes them; calculated, not measured\nBoth are for each byte \
-             of payload. They can't be added: of what the kernel copies, the caches may hold some.\n"
+            "\ncache: bytes of lines that missed the last cache, {how}\n\
+             kernel: twice the bytes that went through calls that send and receive, for a copy reads and writes them; \
+             calculated, not measured\n\
+             Both are for each byte of payload. They can't be added: of what the kernel copies, the caches may hold \
+             some.\n"
         )
     }
 }

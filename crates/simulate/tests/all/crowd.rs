@@ -42,7 +42,7 @@ struct Member<T: Tag> {
     endpoint: MessageEndpoint<SimulatedNetwork<T>, SimulatedClock>,
     inbox: Arc<Inbox>,
     parcels: Vec<Parcel>,
-    /// What has come, by round.
+    /// The messages that have arrived, by round.
     came: Vec<Option<Vec<u8>>>,
     round: usize,
     /// Sends that are not over.
@@ -95,7 +95,8 @@ impl<T: Tag> Member<T> {
         self.sends += 1;
     }
 
-    /// Goes on with what has come. Returns whether it has all, and all that it sent has gone.
+    /// Takes its completions, and sends what the next rounds need. Returns whether all messages have arrived and all
+    /// its sends have completed.
     fn go_on(&mut self, addresses: &[weft_nic::Address]) -> bool {
         let events = core::mem::take(&mut *self.inbox.0.lock().unwrap_or_else(PoisonError::into_inner));
         for event in events {

@@ -251,7 +251,7 @@ mod tests {
 
     const NAME: u64 = 7;
 
-    /// Ports with transmit batches numbered from 1 on, of which so many have left.
+    /// Ports with transmit batches numbered from 1 on, and of each port the number of those that were sent.
     struct Ports {
         keys: Vec<DatagramKey>,
         posted: Vec<u64>,

@@ -138,8 +138,8 @@ pub(crate) fn sum_up(
     }
 }
 
-/// The share of `own` in what both streams have brought in the last two thirds of the time of that which began.
-/// `None`: neither has brought anything.
+/// Bytes of `own` over the bytes of both streams, in the last two thirds of the time of the stream that began.
+/// `None`: neither has delivered any.
 pub(crate) fn share(own: &Account, other: &Account, seconds: f64) -> Option<f64> {
     let steps = (seconds / STEP.as_secs_f64()) as u64;
     let began = own.first_step.min(other.first_step);

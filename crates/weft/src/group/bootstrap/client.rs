@@ -11,7 +11,7 @@ use super::super::limits::MOST_BYTES;
 use super::tree::Tree;
 use super::wire::{Failure, Hello, LONGEST, PAUSE, Token, frame, kind, take, take_frame};
 
-/// How much longer than the bootstrap server a rank waits, so that it is told who is missing.
+/// A rank waits this much longer than the bootstrap server, so that the server's list of missing ranks arrives.
 const GRACE: Duration = Duration::from_secs(10);
 /// The longest text of an address, in bytes.
 const LONGEST_ADDRESS: usize = 64;

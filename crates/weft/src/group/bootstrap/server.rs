@@ -222,7 +222,7 @@ impl Server {
 
     /// Rank 0 comes last: the bootstrap server may be in its process, which may end as soon as it has its answer.
     fn say(&mut self, bytes: &[u8]) {
-        // Who is gone is missed in the next round.
+        // The next round reports a rank whose connection is lost.
         self.streams.iter_mut().rev().flatten().for_each(|stream| drop(stream.write_all(bytes)));
     }
 
@@ -262,7 +262,7 @@ fn hand_out(given: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Who calls. Others than ranks of this group are told so, or nothing.
+/// Reads a caller's hello. A caller that is no rank of this group gets an error, or no answer.
 fn take_hello(stream: &TcpStream, size: usize, token: Token, limit: Duration) -> io::Result<Hello> {
     let mut stream = stream.try_clone()?;
     stream.set_nonblocking(false)?;

@@ -21,7 +21,7 @@ use super::wire::{Failure, HELLO, Hello, PAUSE, STRANGERS, Token, frame, take, t
 const FAN_OUT: usize = 4;
 /// A parent is reached within this time, or bytes go by the server.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Each level of the tree waits this much longer than the one below, which then says who is missing.
+/// Each level of the tree waits this much longer than the level below, whose list of missing ranks then arrives.
 const STEP: Duration = Duration::from_millis(500);
 
 /// The ranks above and below.
