@@ -1,264 +1,14 @@
 //! The C functions as a program calls them, with both ends in this process: connections, work, errors.
 
+mod ends;
+
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use ends::{ALL_RIGHTS, Device, End, LENGTH, PATIENCE, connect, fill};
 use weft_verbs::abi::*;
 use weft_verbs::entry::*;
-
-/// How long something that must come is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of each end's memory.
-const LENGTH: usize = 256 * 1024;
-
-/// An open device of this host, with a protection domain.
-struct Device {
-    context: *mut ibv_context,
-    domain: *mut ibv_pd,
-    gid: ibv_gid,
-}
-
-impl Device {
-    fn open() -> Self {
-        // SAFETY: As programs call them, with what they return.
-        unsafe {
-            let mut count = 0;
-            let list = weft_ibv_get_device_list(&raw mut count);
-            assert!(!list.is_null() && count > 0, "this host has no device");
-            let context = weft_ibv_open_device(*list);
-            assert!(!context.is_null(), "{}", std::io::Error::last_os_error());
-            weft_ibv_free_device_list(list);
-            let mut gid = ibv_gid::default();
-            assert_eq!(weft_ibv_query_gid(context, 1, 0, &raw mut gid), 0);
-            let domain = weft_ibv_alloc_pd(context);
-            assert!(!domain.is_null());
-            Self { context, domain, gid }
-        }
-    }
-
-    fn operations(&self) -> &ibv_context_ops {
-        // SAFETY: An open device.
-        unsafe { &(*self.context).ops }
-    }
-
-    fn queue(&self, entries: c_int, channel: *mut ibv_comp_channel) -> *mut ibv_cq {
-        // SAFETY: An open device, and a channel or NULL.
-        let queue = unsafe { weft_ibv_create_cq(self.context, entries, ptr::null_mut(), channel, 0) };
-        assert!(!queue.is_null());
-        queue
-    }
-
-    fn close(self) {
-        // SAFETY: Nothing uses them any more.
-        unsafe {
-            assert_eq!(weft_ibv_dealloc_pd(self.domain), 0);
-            assert_eq!(weft_ibv_close_device(self.context), 0);
-        }
-    }
-}
-
-/// One end of a connection, with memory of its own.
-struct End<'a> {
-    device: &'a Device,
-    queue: *mut ibv_cq,
-    queue_pair: *mut ibv_qp,
-    region: *mut ibv_mr,
-    memory: Box<[u8]>,
-}
-
-const ALL_RIGHTS: c_int =
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC) as c_int;
-
-impl<'a> End<'a> {
-    fn new(device: &'a Device) -> Self {
-        Self::with(device, device.queue(256, ptr::null_mut()), ptr::null_mut(), ALL_RIGHTS)
-    }
-
-    fn with(device: &'a Device, queue: *mut ibv_cq, shared: *mut ibv_srq, access: c_int) -> Self {
-        let mut memory = vec![0u8; LENGTH].into_boxed_slice();
-        let cap =
-            ibv_qp_cap { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 512 };
-        let mut init = ibv_qp_init_attr {
-            qp_context: ptr::null_mut(),
-            send_cq: queue,
-            recv_cq: queue,
-            srq: shared,
-            cap,
-            qp_type: IBV_QPT_RC,
-            sq_sig_all: 0,
-        };
-        // SAFETY: As programs call them; the memory outlives its region.
-        unsafe {
-            let region = weft_ibv_reg_mr(device.domain, memory.as_mut_ptr().cast(), LENGTH, access);
-            assert!(!region.is_null(), "{}", std::io::Error::last_os_error());
-            let queue_pair = weft_ibv_create_qp(device.domain, &raw mut init);
-            assert!(!queue_pair.is_null(), "{}", std::io::Error::last_os_error());
-            Self { device, queue, queue_pair, region, memory }
-        }
-    }
-
-    fn number(&self) -> u32 {
-        // SAFETY: A queue pair.
-        unsafe { (*self.queue_pair).qp_num }
-    }
-
-    fn key(&self) -> u32 {
-        // SAFETY: A region.
-        unsafe { (*self.region).lkey }
-    }
-
-    fn modify(&self, attr: &mut ibv_qp_attr, mask: c_int) -> c_int {
-        // SAFETY: A queue pair, and attributes.
-        unsafe { weft_ibv_modify_qp(self.queue_pair, attr, mask) }
-    }
-
-    fn initialize(&self) {
-        let mut attr = ibv_qp_attr { qp_state: IBV_QPS_INIT, port_num: 1, ..ibv_qp_attr::default() };
-        attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-        assert_eq!(self.modify(&mut attr, mask), 0);
-    }
-
-    fn receive_from(&self, peer: u32) {
-        let mut attr = ibv_qp_attr { qp_state: IBV_QPS_RTR, path_mtu: IBV_MTU_1024, ..ibv_qp_attr::default() };
-        attr.dest_qp_num = peer;
-        attr.max_dest_rd_atomic = 16;
-        attr.min_rnr_timer = 12;
-        attr.ah_attr.is_global = 1;
-        attr.ah_attr.port_num = 1;
-        attr.ah_attr.grh.dgid = self.device.gid;
-        let path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-        let mask = IBV_QP_STATE | path | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-        assert_eq!(self.modify(&mut attr, mask), 0);
-    }
-
-    fn send_with(&self, timeout: u8) {
-        let mut attr = ibv_qp_attr { qp_state: IBV_QPS_RTS, timeout, rnr_retry: 7, ..ibv_qp_attr::default() };
-        attr.max_rd_atomic = 16;
-        let depths = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-        assert_eq!(self.modify(&mut attr, IBV_QP_STATE | IBV_QP_SQ_PSN | depths), 0);
-    }
-
-    fn entry(&self, offset: usize, length: usize) -> ibv_sge {
-        let addr = self.memory.as_ptr().addr() as u64 + offset as u64;
-        ibv_sge { addr, length: length as u32, lkey: self.key() }
-    }
-
-    fn post_receive(&self, id: u64, mut entry: ibv_sge) -> c_int {
-        let mut request = ibv_recv_wr { wr_id: id, next: ptr::null_mut(), sg_list: &raw mut entry, num_sge: 1 };
-        let mut bad = ptr::null_mut();
-        // SAFETY: A queue pair and a request.
-        unsafe { (self.device.operations().post_recv)(self.queue_pair, &raw mut request, &raw mut bad) }
-    }
-
-    /// A request for one entry, signaled.
-    fn request(id: u64, opcode: c_int) -> ibv_send_wr {
-        ibv_send_wr {
-            wr_id: id,
-            next: ptr::null_mut(),
-            sg_list: ptr::null_mut(),
-            num_sge: 1,
-            opcode,
-            send_flags: IBV_SEND_SIGNALED,
-            imm_data: 0,
-            wr: ibv_send_wr_remote { remote_addr: 0, compare_add: 0, swap: 0, rkey: 0 },
-            _rest: [0; 7],
-        }
-    }
-
-    fn post(&self, mut request: ibv_send_wr, mut entry: ibv_sge) -> c_int {
-        request.sg_list = &raw mut entry;
-        let mut bad = ptr::null_mut();
-        // SAFETY: A queue pair and a request.
-        let result = unsafe { (self.device.operations().post_send)(self.queue_pair, &raw mut request, &raw mut bad) };
-        assert_eq!(bad.is_null(), result == 0, "the one that was not taken is told");
-        result
-    }
-
-    /// The same of a request that names memory of the peer.
-    fn post_to(&self, id: u64, opcode: c_int, entry: ibv_sge, to: (u64, u32)) -> c_int {
-        let mut request = Self::request(id, opcode);
-        request.wr.remote_addr = to.0;
-        // `rdma.rkey` lies where `compare_add` begins.
-        let [a, b, c, d] = to.1.to_ne_bytes();
-        request.wr.compare_add = u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]);
-        self.post(request, entry)
-    }
-
-    fn remote(&self, offset: usize) -> (u64, u32) {
-        (self.memory.as_ptr().addr() as u64 + offset as u64, self.key())
-    }
-
-    fn poll(&self) -> Option<ibv_wc> {
-        let mut completion = ibv_wc::default();
-        // SAFETY: A completion queue, and room for one completion.
-        match unsafe { (self.device.operations().poll_cq)(self.queue, 1, &raw mut completion) } {
-            0 => None,
-            1 => Some(completion),
-            other => panic!("poll_cq returned {other}"),
-        }
-    }
-
-    fn complete(&self) -> ibv_wc {
-        let began = Instant::now();
-        loop {
-            if let Some(completion) = self.poll() {
-                return completion;
-            }
-            assert!(began.elapsed() < PATIENCE, "no completion comes");
-        }
-    }
-
-    /// The next completion, which must be this.
-    fn expect(&self, id: u64, status: c_int) -> ibv_wc {
-        let completion = self.complete();
-        assert_eq!((completion.wr_id, completion.status), (id, status), "{completion:?}");
-        assert_eq!(completion.qp_num, self.number());
-        completion
-    }
-
-    fn bytes(&self, offset: usize, length: usize) -> Vec<u8> {
-        // The NIC writes there too, so nothing is assumed of the bytes.
-        // SAFETY: Inside the memory.
-        (offset..offset + length).map(|at| unsafe { self.memory.as_ptr().add(at).read_volatile() }).collect()
-    }
-
-    fn state(&self) -> c_int {
-        let mut attr = ibv_qp_attr::default();
-        // SAFETY: A queue pair.
-        assert_eq!(unsafe { weft_ibv_query_qp(self.queue_pair, &raw mut attr, 0, ptr::null_mut()) }, 0);
-        attr.qp_state
-    }
-
-    /// All but the completion queue.
-    fn destroy(self) {
-        // SAFETY: Nothing uses them any more.
-        unsafe {
-            assert_eq!(weft_ibv_destroy_qp(self.queue_pair), 0);
-            assert_eq!(weft_ibv_dereg_mr(self.region), 0);
-        }
-    }
-
-    fn destroy_all(self) {
-        let queue = self.queue;
-        self.destroy();
-        // SAFETY: Nothing uses it any more.
-        assert_eq!(unsafe { weft_ibv_destroy_cq(queue) }, 0);
-    }
-}
-
-fn connect(one: &End<'_>, other: &End<'_>) {
-    for (end, peer) in [(one, other), (other, one)] {
-        end.initialize();
-        end.receive_from(peer.number());
-        end.send_with(14);
-    }
-}
-
-fn fill(end: &mut End<'_>, offset: usize, bytes: &[u8]) {
-    end.memory[offset..offset + bytes.len()].copy_from_slice(bytes);
-}
 
 #[test]
 fn messages_writes_reads_and_atomics() {
@@ -518,6 +268,39 @@ fn a_peer_that_goes_leaves_posted_receives_alone() {
     let mut ends = [one.complete(), one.complete()].map(|end| (end.wr_id, end.status));
     ends.sort_unstable();
     assert_eq!(ends, [(1, IBV_WC_WR_FLUSH_ERR), (3, IBV_WC_RETRY_EXC_ERR)]);
+    one.destroy_all();
+    device.close();
+}
+
+/// The faster end of a ping-pong destroys its queue pairs while the other end still polls its last completions, and
+/// has sent more than it needs.
+#[test]
+fn work_that_a_peer_leaves_unanswered_fails_when_its_time_is_up() {
+    let device = Device::open();
+    let (one, other) = (End::new(&device), End::new(&device));
+    for (end, peer) in [(&one, &other), (&other, &one)] {
+        end.initialize();
+        end.receive_from(peer.number());
+        // 69 seconds.
+        end.send_with(24);
+    }
+    assert_eq!(other.post_receive(1, other.entry(0, 8)), 0);
+    for id in 1..=2 {
+        assert_eq!(one.post(End::request(id, IBV_WR_SEND), one.entry(0, 8)), 0);
+    }
+    other.expect(1, IBV_WC_SUCCESS);
+    one.expect(1, IBV_WC_SUCCESS);
+    other.destroy_all();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(50) {
+        assert!(one.poll().is_none(), "the peer is given up too early");
+    }
+    assert_eq!(one.post(End::request(3, IBV_WR_SEND), one.entry(0, 8)), 0);
+    assert!(one.poll().is_none(), "the peer is given up too early");
+    let mut failed = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
+    assert_eq!(one.modify(&mut failed, IBV_QP_STATE), 0);
+    one.expect(2, IBV_WC_WR_FLUSH_ERR);
+    one.expect(3, IBV_WC_WR_FLUSH_ERR);
     one.destroy_all();
     device.close();
 }

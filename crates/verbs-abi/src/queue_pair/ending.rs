@@ -152,6 +152,7 @@ impl QueuePair {
             (self.detach(&mut post), core::mem::take(&mut post.backlog))
         };
         connections.into_iter().flatten().for_each(|connection| self.parts.nic.end(connection));
+        self.flush_unanswered(IBV_WC_WR_FLUSH_ERR);
         self.fail_backlog(backlog, IBV_WC_WR_FLUSH_ERR);
         self.give_up_receives(true);
         self.is_broken.store(false, Ordering::Release);
@@ -171,6 +172,7 @@ impl QueuePair {
         let connections: Vec<_> = connections.into_iter().flatten().collect();
         connections.iter().for_each(|connection| self.parts.nic.disown(connection.number()));
         self.is_broken.store(false, Ordering::Release);
+        self.forget_unanswered();
         self.give_up_receives(false);
         self.parts.send_completions.forget(self.number());
         self.receive_completions().forget(self.number());
@@ -191,11 +193,12 @@ impl QueuePair {
     fn sent(&self, completion: &WorkCompletion) {
         let status = match (completion.status, failure(completion.status)) {
             (Status::Success, _) => IBV_WC_SUCCESS,
-            (_, reason) => {
-                // What the first failure takes with it is flushed. Where the connection ended before the NIC was told
-                // why, the peer has not answered.
-                if self.break_down() { reason.unwrap_or(IBV_WC_RETRY_EXC_ERR) } else { IBV_WC_WR_FLUSH_ERR }
-            }
+            (_, Some(reason)) if self.break_down() => reason,
+            // What the first failure takes with it is flushed.
+            (_, Some(_)) => IBV_WC_WR_FLUSH_ERR,
+            // The connection ended before an answer.
+            (_, None) if self.keep_unanswered(self.completion(completion, IBV_WC_WR_FLUSH_ERR)) => return,
+            (_, None) => IBV_WC_WR_FLUSH_ERR,
         };
         self.parts.send_completions.push(self.completion(completion, status), status != IBV_WC_SUCCESS);
     }
@@ -231,7 +234,7 @@ impl Owner for QueuePair {
 
 /// How long work waits for a peer that does not answer: (`retries` + 1) times 4.096 us times 2^`timeout`, at least two
 /// seconds. `None` for `timeout` 0: without a limit.
-fn patience(timeout: u8, retries: u8) -> Option<Duration> {
+pub(super) fn patience(timeout: u8, retries: u8) -> Option<Duration> {
     const SHORTEST: Duration = Duration::from_secs(2);
     if timeout == 0 {
         return None;

@@ -10,6 +10,7 @@ mod conversion;
 mod ending;
 mod posting;
 mod receives;
+mod unanswered;
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
@@ -22,6 +23,7 @@ use weft::verbs::{MemoryRegion, QueuePair as Connection, SliceList, WorkRequest}
 pub(crate) use attributes::{Changed, Target};
 pub(crate) use ending::Fate;
 use receives::Receives;
+use unanswered::Unanswered;
 
 use crate::abi::{IBV_QPS_RESET, IBV_QPT_UC, ibv_qp_attr, ibv_qp_cap};
 use crate::border::lock;
@@ -61,6 +63,8 @@ pub(crate) struct QueuePair {
     /// The work has failed, and not all of it is flushed yet.
     is_broken: AtomicBool,
     post: Mutex<Post>,
+    /// After the lock of the work.
+    unanswered: Mutex<Unanswered>,
     /// Held while all work is given up, which a program that resets it and the thread of the rendezvous may both do.
     /// Before the lock of the work.
     ending: Mutex<()>,
@@ -112,6 +116,7 @@ impl QueuePair {
             state: AtomicI32::new(IBV_QPS_RESET),
             is_broken: AtomicBool::new(false),
             post: Mutex::default(),
+            unanswered: Mutex::default(),
             ending: Mutex::default(),
             address: AtomicUsize::new(0),
             acknowledgments: Acknowledgments::default(),

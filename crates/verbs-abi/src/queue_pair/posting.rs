@@ -69,8 +69,7 @@ impl QueuePair {
                 Ok(())
             }
             Err(PostError::Memory(_)) => self.fail_here(wr, IBV_WC_LOC_PROT_ERR),
-            // The peer has gone; what was posted before has completed.
-            Err(PostError::Ended) => self.fail_here(wr, IBV_WC_RETRY_EXC_ERR),
+            Err(PostError::Ended) => self.post_to_the_ended(wr),
             Err(error) => Err(error.into()),
         }
     }
@@ -91,6 +90,18 @@ impl QueuePair {
         Ok(())
     }
 
+    /// The peer has ended: the request is not answered.
+    fn post_to_the_ended(&self, wr: &ibv_send_wr) -> Result<(), Errno> {
+        if self.unanswered() >= self.parts.cap.max_send_wr as usize {
+            return Err(Errno::NO_MEMORY);
+        }
+        let completion = self.failed(wr.wr_id, opcode_of_request(wr.opcode), IBV_WC_WR_FLUSH_ERR);
+        if !self.keep_unanswered(completion) {
+            self.parts.send_completions.push(completion, true);
+        }
+        Ok(())
+    }
+
     /// A request was taken, and fails at once; the queue pair with it.
     fn fail_here(&self, wr: &ibv_send_wr, status: i32) -> Result<(), Errno> {
         let is_first = self.break_down();
@@ -101,8 +112,11 @@ impl QueuePair {
 
     /// A send request has failed.
     pub(super) fn fail_request(&self, id: u64, opcode: i32, status: i32) {
-        let completion = ibv_wc { wr_id: id, status, opcode, qp_num: self.number(), ..ibv_wc::default() };
-        self.parts.send_completions.push(completion, true);
+        self.parts.send_completions.push(self.failed(id, opcode, status), true);
+    }
+
+    fn failed(&self, id: u64, opcode: i32, status: i32) -> ibv_wc {
+        ibv_wc { wr_id: id, status, opcode, qp_num: self.number(), ..ibv_wc::default() }
     }
 
     /// The connection stands: what waited for it goes out. The lock of the work is held.

@@ -35,6 +35,8 @@ pub(super) struct Calls {
     listener: Listener,
     attempts: Vec<Attempt>,
     kept: Vec<Kept>,
+    /// Queue pairs whose peer has ended, with work that waits for its time to fail.
+    unanswered: Vec<Arc<QueuePair>>,
     asked: u32,
 }
 
@@ -62,7 +64,7 @@ enum Verdict {
 
 impl Calls {
     pub(super) fn new(shared: Arc<Rendezvous>, listener: Listener) -> Self {
-        Self { shared, listener, attempts: Vec::new(), kept: Vec::new(), asked: 0 }
+        Self { shared, listener, attempts: Vec::new(), kept: Vec::new(), unanswered: Vec::new(), asked: 0 }
     }
 
     pub(super) fn run(mut self) {
@@ -80,6 +82,7 @@ impl Calls {
             }
             self.answer_calls();
             self.drive();
+            self.fail_unanswered();
             is_closing = self.shared.drop_closed();
         }
     }
@@ -87,7 +90,8 @@ impl Calls {
     /// How long nothing has to be asked. `None`: until the bell rings.
     fn pause(&mut self, is_closing: bool) -> Option<Duration> {
         if self.attempts.is_empty() && self.kept.is_empty() && !is_closing {
-            return None;
+            let next = self.unanswered.iter().filter_map(|queue_pair| queue_pair.unanswered_until()).min()?;
+            return Some(next.saturating_duration_since(Instant::now()));
         }
         self.asked = self.asked.saturating_add(1);
         Some(if self.asked < TIMES_OFTEN { OFTEN } else { SELDOM })
@@ -96,9 +100,25 @@ impl Calls {
     /// Something has happened to a queue pair.
     fn look_at(&mut self, queue_pair: Arc<QueuePair>) {
         queue_pair.settle();
+        let is_known = self.unanswered.iter().any(|known| Arc::ptr_eq(known, &queue_pair));
+        if !is_known && queue_pair.unanswered_until().is_some() {
+            self.unanswered.push(Arc::clone(&queue_pair));
+        }
         if queue_pair.wants_connection() {
             self.expect(queue_pair);
         }
+    }
+
+    /// Fails work whose peer has ended, when its time is up.
+    fn fail_unanswered(&mut self) {
+        let now = Instant::now();
+        self.unanswered.retain(|queue_pair| {
+            let until = queue_pair.unanswered_until();
+            if until.is_some_and(|until| until <= now) {
+                queue_pair.fail_unanswered();
+            }
+            until.is_some_and(|until| until > now)
+        });
     }
 
     /// A queue pair is being connected.
