@@ -173,6 +173,8 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     visits: u32,
     /// When the timer of the NIC's thread was pushed last.
     last_heartbeat: Time,
+    /// When the operating system was asked last about what is armed.
+    asked: Time,
     /// How long a waiting thread has slept in it since that was asked last.
     slept: Duration,
     /// Something has been done since that was asked last.
@@ -234,6 +236,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             runner: Runner::Visitor,
             visits: 0,
             last_heartbeat: Time::ZERO,
+            asked: Time::ZERO,
             slept: Duration::ZERO,
             changed: true,
             showing: Showing::default(),
@@ -330,7 +333,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         progress |= self.poll_connections();
         let any_armed = self.polled.len() < self.connections || self.streams.are_open() || self.serving.any_armed();
         let any_armed = any_armed || self.datagrams.is_to_be_asked(self.turns);
-        if asks_system(!self.polled.is_empty(), progress, any_armed, self.turns) {
+        let since = self.now.since(self.asked);
+        if asks_system(!self.polled.is_empty(), progress, any_armed, self.turns, since) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }
         progress |= self.handle_times();

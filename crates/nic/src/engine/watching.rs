@@ -151,6 +151,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             // A thread that measures how long an answer takes is not to count how long we have slept.
             self.look_at_clock();
         }
+        self.asked = self.now;
         for readiness in ready.drain(..) {
             match self.ports.owner(readiness.token) {
                 Some(Owner::Connection(key, _)) => {

@@ -1,7 +1,10 @@
 //! What an engine polls itself, and what the operating system watches for it.
 
+use core::time::Duration;
+
 use super::constants::{
-    ARM_AFTER, ARM_LOADS_AFTER, ARM_PORT_AFTER, ARM_PORTS_AFTER, ASK_EVERY_TURNS, DISARM_AFTER, FEW_LOADS, FEW_POLLED,
+    ARM_AFTER, ARM_LOADS_AFTER, ARM_PORT_AFTER, ARM_PORTS_AFTER, ASK_AFTER, ASK_EVERY_TURNS, DISARM_AFTER, FEW_LOADS,
+    FEW_POLLED,
 };
 
 /// Whether a connection that was polled this often without finding anything is armed instead. `polled`: how many are;
@@ -25,10 +28,10 @@ pub(crate) const fn polls_port(ports: usize, polled: usize) -> bool {
 }
 
 /// Whether the operating system is asked about what is armed: some connections or ports are polled, or none; they found
-/// something, or something is armed in case they did not; in this turn.
+/// something, or something is armed in case they did not; in this turn, so much time after it was asked last.
 #[inline]
-pub(crate) const fn asks_system(any_polled: bool, found: bool, any_armed: bool, turn: u32) -> bool {
-    !any_polled || !found && any_armed || turn.is_multiple_of(ASK_EVERY_TURNS)
+pub(crate) fn asks_system(any_polled: bool, found: bool, any_armed: bool, turn: u32, since: Duration) -> bool {
+    !any_polled || !found && any_armed || turn.is_multiple_of(ASK_EVERY_TURNS) || since >= ASK_AFTER
 }
 
 /// When an armed port that is polled nevertheless is disarmed.
@@ -90,14 +93,17 @@ mod tests {
     #[test]
     fn the_table_of_asking_the_operating_system() {
         let rows = [
-            ("nothing is polled", false, false, false, 1, true),
-            ("nothing was found, and nothing is armed", true, false, false, 1, false),
-            ("nothing was found, and something is armed", true, false, true, 1, true),
-            ("something was found", true, true, true, 1, false),
-            ("now and then all the same", true, true, true, ASK_EVERY_TURNS, true),
+            ("nothing is polled", false, false, false, 1, 0, true),
+            ("nothing was found, and nothing is armed", true, false, false, 1, 0, false),
+            ("nothing was found, and something is armed", true, false, true, 1, 0, true),
+            ("something was found", true, true, true, 1, 0, false),
+            ("now and then all the same", true, true, true, ASK_EVERY_TURNS, 0, true),
+            ("not long ago", true, true, true, 1, 99, false),
+            ("long ago, as turns seldom follow each other", true, false, false, 1, 100, true),
         ];
-        for (name, any_polled, found, any_armed, turn, expected) in rows {
-            assert_eq!(asks_system(any_polled, found, any_armed, turn), expected, "{name}");
+        for (name, any_polled, found, any_armed, turn, since, expected) in rows {
+            let since = Duration::from_micros(since);
+            assert_eq!(asks_system(any_polled, found, any_armed, turn, since), expected, "{name}");
         }
     }
 

@@ -111,6 +111,9 @@ pub(crate) const DISARM_AFTER: u32 = 64;
 /// While some connections are polled, and find something, the operating system is asked about the others every this
 /// many turns (epoll: listeners too). Picked.
 pub(crate) const ASK_EVERY_TURNS: u32 = 32;
+/// ... and when this much time has passed since, whatever was polled: a program that polls each millisecond would take
+/// a listener's first call after 32 of them. Picked: turns that follow each other make 32 in a tenth of that.
+pub(crate) const ASK_AFTER: Duration = Duration::from_micros(100);
 /// While some datagram ports are polled, the same for the armed ones among them. Picked.
 pub(crate) const ASK_PORTS_EVERY_TURNS: u32 = 8;
 /// The clock is read once in this many turns while no thread sleeps and no lower layer measures time. Picked.

@@ -126,7 +126,8 @@ fn resident() -> i64 {
     fields.split_whitespace().nth(1).unwrap().parse::<i64>().unwrap() * 4096
 }
 
-fn exchange_all<T: Tag>(count: usize) {
+/// Returns how long the exchange took.
+fn exchange_all<T: Tag>(count: usize) -> Duration {
     assert!(count.is_power_of_two() && count <= 1 << 14, "WEFT_ENDPOINTS is {count}: it takes a power of two");
     let world = World::new(count as u64, Behaviour::default());
     let mut random = world.fork_random();
@@ -169,6 +170,7 @@ fn exchange_all<T: Tag>(count: usize) {
         (exchanged - opened) / ends / 1024,
         (resident() - before) / 1024,
     );
+    took
 }
 
 fn endpoints() -> usize {
@@ -184,4 +186,11 @@ fn all_exchange_with_all_over_edge() {
 #[test]
 fn all_exchange_with_all_over_iwarp() {
     exchange_all::<Iwarp>(endpoints());
+}
+
+/// Both poll the port that they call from, and each turn of a NIC comes long after the one before.
+#[test]
+fn two_that_call_each_other_are_not_left_at_their_listeners() {
+    let took = exchange_all::<Edge>(2);
+    assert!(took < Duration::from_millis(10), "{took:?} of virtual time");
 }
