@@ -1,7 +1,9 @@
 //! The shared library: loaded once, never unloaded, since it has threads of its own.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int};
 use std::sync::OnceLock;
+
+use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
 
 use crate::abi::{Commit, ErrorString, Fence, Finalize, Get, Init, Put};
 use crate::error::Error;
@@ -30,23 +32,24 @@ impl Library {
 
     fn open() -> Result<Self, Error> {
         // libpmix loads modules of its own, which find its symbols by themselves.
-        // SAFETY: the name is a C string. Loading runs the library's constructors, which is what its user asks for.
-        let handle = unsafe { libc::dlopen(c"libpmix.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            return Err(Error::NotInstalled { reason: loader_message() });
-        }
+        // SAFETY: Loading runs the library's constructors, which is what its user asks for.
+        let library = unsafe { libloading::os::unix::Library::open(Some("libpmix.so.2"), RTLD_NOW | RTLD_LOCAL) };
+        let library = library.map_err(|error| Error::NotInstalled { reason: error.to_string() })?;
         // SAFETY: each function type is the one that the headers declare for that name (see `abi`).
-        unsafe {
-            Ok(Self {
-                init: core::mem::transmute::<*mut c_void, Init>(symbol(handle, c"PMIx_Init")?),
-                finalize: core::mem::transmute::<*mut c_void, Finalize>(symbol(handle, c"PMIx_Finalize")?),
-                put: core::mem::transmute::<*mut c_void, Put>(symbol(handle, c"PMIx_Put")?),
-                commit: core::mem::transmute::<*mut c_void, Commit>(symbol(handle, c"PMIx_Commit")?),
-                fence: core::mem::transmute::<*mut c_void, Fence>(symbol(handle, c"PMIx_Fence")?),
-                get: core::mem::transmute::<*mut c_void, Get>(symbol(handle, c"PMIx_Get")?),
-                error_string: core::mem::transmute::<*mut c_void, ErrorString>(symbol(handle, c"PMIx_Error_string")?),
-            })
-        }
+        let functions = unsafe {
+            Self {
+                init: function(&library, "PMIx_Init")?,
+                finalize: function(&library, "PMIx_Finalize")?,
+                put: function(&library, "PMIx_Put")?,
+                commit: function(&library, "PMIx_Commit")?,
+                fence: function(&library, "PMIx_Fence")?,
+                get: function(&library, "PMIx_Get")?,
+                error_string: function(&library, "PMIx_Error_string")?,
+            }
+        };
+        // It stays loaded.
+        core::mem::forget(library);
+        Ok(functions)
     }
 
     /// An error if a call has not succeeded.
@@ -74,19 +77,9 @@ impl Library {
 }
 
 /// # Safety
-/// `handle` came from `dlopen`.
-unsafe fn symbol(handle: *mut c_void, name: &'static CStr) -> Result<*mut c_void, Error> {
-    // SAFETY: a handle of dlopen and a C string.
-    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    if address.is_null() { Err(Error::Unusable { missing: name.to_str().unwrap_or("function") }) } else { Ok(address) }
-}
-
-fn loader_message() -> String {
-    // SAFETY: returns NULL or a C string that lives until this thread's next call of the loader.
-    let text = unsafe { libc::dlerror() };
-    if text.is_null() {
-        return "the dynamic loader gave no reason".into();
-    }
-    // SAFETY: not NULL, see above.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+/// `T` is the type of the function of that name. The library is never unloaded.
+unsafe fn function<T: Copy>(library: &libloading::os::unix::Library, name: &'static str) -> Result<T, Error> {
+    // SAFETY: the caller's promise.
+    let found = unsafe { library.get::<T>(name.as_bytes()) };
+    found.map(|function| *function).map_err(|_| Error::Unusable { missing: name })
 }

@@ -1,8 +1,10 @@
 //! The shared library: loaded once, never unloaded.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int};
 use core::ptr;
 use std::sync::OnceLock;
+
+use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
 
 use super::error::Error;
 use crate::abi::{
@@ -44,24 +46,25 @@ impl Library {
     }
 
     fn open() -> Result<Self, Error> {
-        // SAFETY: the name is a C string. Loading runs the library's constructors, which is what its user asks for.
-        let handle = unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            return Err(Error::NotInstalled { reason: loader_message() });
-        }
+        // SAFETY: Loading runs the library's constructors, which is what its user asks for.
+        let library = unsafe { libloading::os::unix::Library::open(Some(Self::FILE), RTLD_NOW | RTLD_LOCAL) };
+        let library = library.map_err(|error| Error::NotInstalled { reason: error.to_string() })?;
         // SAFETY: each function type is the one that the headers declare for that name (see `abi::fabric`). The default
         // version of a symbol is taken; that only appends fields to structures, and those are allocated by the library
         // itself.
-        unsafe {
-            Ok(Self {
-                getinfo: core::mem::transmute::<*mut c_void, fi_getinfo_t>(symbol(handle, c"fi_getinfo")?),
-                freeinfo: core::mem::transmute::<*mut c_void, fi_freeinfo_t>(symbol(handle, c"fi_freeinfo")?),
-                dupinfo: core::mem::transmute::<*mut c_void, fi_dupinfo_t>(symbol(handle, c"fi_dupinfo")?),
-                fabric: core::mem::transmute::<*mut c_void, fi_fabric_t>(symbol(handle, c"fi_fabric")?),
-                version: core::mem::transmute::<*mut c_void, fi_version_t>(symbol(handle, c"fi_version")?),
-                strerror: core::mem::transmute::<*mut c_void, fi_strerror_t>(symbol(handle, c"fi_strerror")?),
-            })
-        }
+        let functions = unsafe {
+            Self {
+                getinfo: function(&library, "fi_getinfo")?,
+                freeinfo: function(&library, "fi_freeinfo")?,
+                dupinfo: function(&library, "fi_dupinfo")?,
+                fabric: function(&library, "fi_fabric")?,
+                version: function(&library, "fi_version")?,
+                strerror: function(&library, "fi_strerror")?,
+            }
+        };
+        // It stays loaded.
+        core::mem::forget(library);
+        Ok(functions)
     }
 
     /// The library's version, major and minor.
@@ -130,19 +133,9 @@ const fn split(version: u32) -> (u16, u16) {
 }
 
 /// # Safety
-/// `handle` came from `dlopen`.
-unsafe fn symbol(handle: *mut c_void, name: &'static CStr) -> Result<*mut c_void, Error> {
-    // SAFETY: a handle of dlopen and a C string.
-    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    if address.is_null() { Err(Error::Unusable { missing: name.to_str().unwrap_or("function") }) } else { Ok(address) }
-}
-
-fn loader_message() -> String {
-    // SAFETY: returns NULL or a C string that lives until this thread's next call of the loader.
-    let text = unsafe { libc::dlerror() };
-    if text.is_null() {
-        return "the dynamic loader gave no reason".into();
-    }
-    // SAFETY: not NULL, see above.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+/// `T` is the type of the function of that name. The library is never unloaded.
+unsafe fn function<T: Copy>(library: &libloading::os::unix::Library, name: &'static str) -> Result<T, Error> {
+    // SAFETY: the caller's promise.
+    let found = unsafe { library.get::<T>(name.as_bytes()) };
+    found.map(|function| *function).map_err(|_| Error::Unusable { missing: name })
 }
