@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use ends::{ALL_RIGHTS, Device, End, LENGTH, PATIENCE, connect, fill};
+use ends::{ALL_RIGHTS, Device, End, PATIENCE, connect, fill};
 use weft_verbs::abi::*;
 use weft_verbs::entry::*;
 

@@ -14,6 +14,9 @@ use crate::abi::*;
 use crate::border::lock;
 use crate::nic::Owner;
 
+/// Work waits for a peer that does not answer at least for this time.
+const SHORTEST: Duration = Duration::from_secs(2);
+
 /// What became of an attempt to connect.
 #[derive(Debug)]
 pub(crate) enum Fate {
@@ -172,7 +175,7 @@ impl QueuePair {
         let connections: Vec<_> = connections.into_iter().flatten().collect();
         connections.iter().for_each(|connection| self.parts.nic.disown(connection.number()));
         self.is_broken.store(false, Ordering::Release);
-        self.forget_unanswered();
+        lock(&self.unanswered).take();
         self.give_up_receives(false);
         self.parts.send_completions.forget(self.number());
         self.receive_completions().forget(self.number());
@@ -188,6 +191,50 @@ impl QueuePair {
     pub(crate) fn withdraw_events(&self) {
         let address = self.address.swap(0, Ordering::AcqRel);
         self.parts.events.withdraw(address);
+    }
+
+    /// Keeps the completion of a request that was not answered, unless the queue pair has failed already. Returns
+    /// whether it was kept.
+    pub(super) fn keep_unanswered(&self, completion: ibv_wc) -> bool {
+        let mut unanswered = lock(&self.unanswered);
+        if matches!(self.state(), IBV_QPS_ERR | IBV_QPS_SQE | IBV_QPS_RESET) {
+            return false;
+        }
+        unanswered.push(completion);
+        drop(unanswered);
+        // The thread of the rendezvous counts the time from here.
+        self.parts.nic.bell().ring(self.number());
+        true
+    }
+
+    /// When the requests that a peer has left unanswered fail, if there are any.
+    pub(crate) fn unanswered_until(&self) -> Option<Instant> {
+        let since = lock(&self.unanswered).since?;
+        let attributes = self.attributes();
+        // A timeout of 0 is no limit; but it is certain that the peer has ended.
+        Some(since + patience(attributes.timeout, attributes.retry_cnt).unwrap_or(SHORTEST))
+    }
+
+    /// The time of the requests that wait is up: the first fails, the others are flushed, and the queue pair fails.
+    pub(crate) fn fail_unanswered(&self) {
+        // No request is posted between the change of the state and the completions of those before it.
+        let post = lock(&self.post);
+        self.flush_unanswered(IBV_WC_RETRY_EXC_ERR);
+        drop(post);
+        self.settle();
+    }
+
+    /// Hands over what waits: the first with `status`, the others flushed. The queue pair has failed, or fails now.
+    fn flush_unanswered(&self, status: i32) {
+        let mut unanswered = lock(&self.unanswered);
+        if unanswered.since.is_none() {
+            return;
+        }
+        let mut status = if self.break_down() { status } else { IBV_WC_WR_FLUSH_ERR };
+        for completion in unanswered.take() {
+            self.parts.send_completions.push(ibv_wc { status, ..completion }, true);
+            status = IBV_WC_WR_FLUSH_ERR;
+        }
     }
 
     fn sent(&self, completion: &WorkCompletion) {
@@ -234,8 +281,7 @@ impl Owner for QueuePair {
 
 /// How long work waits for a peer that does not answer: (`retries` + 1) times 4.096 us times 2^`timeout`, at least two
 /// seconds. `None` for `timeout` 0: without a limit.
-pub(super) fn patience(timeout: u8, retries: u8) -> Option<Duration> {
-    const SHORTEST: Duration = Duration::from_secs(2);
+fn patience(timeout: u8, retries: u8) -> Option<Duration> {
     if timeout == 0 {
         return None;
     }

@@ -92,7 +92,7 @@ impl QueuePair {
 
     /// The peer has ended: the request is not answered.
     fn post_to_the_ended(&self, wr: &ibv_send_wr) -> Result<(), Errno> {
-        if self.unanswered() >= self.parts.cap.max_send_wr as usize {
+        if lock(&self.unanswered).completions.len() >= self.parts.cap.max_send_wr as usize {
             return Err(Errno::NO_MEMORY);
         }
         let completion = self.failed(wr.wr_id, opcode_of_request(wr.opcode), IBV_WC_WR_FLUSH_ERR);

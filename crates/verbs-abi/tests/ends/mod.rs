@@ -1,6 +1,6 @@
 //! A device, and ends of connections on it, as a C program has them.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ptr;
 use std::time::{Duration, Instant};
 
