@@ -72,8 +72,12 @@ impl Look<'_> {
 
     /// Of the first block a part may have been written again.
     fn all(&self, part: Range<usize>) -> bool {
+        let wanted = [self.value; FIRST.end];
         let is_again = |at: usize| AGAIN.contains(&at);
-        part.clone().all(|at| self.place[at] == self.value || is_again(at) && self.place[at] == self.value | ANEW)
+        self.place[part.clone()] == wanted[..part.len()]
+            || part
+                .clone()
+                .all(|at| self.place[at] == self.value || is_again(at) && self.place[at] == self.value | ANEW)
     }
 }
 
