@@ -1,5 +1,5 @@
-//! States and attributes: what `ibv_modify_qp` takes, by the tables of the InfiniBand architecture (volume 1, section
-//! 11.2.5.2) as far as this library has what they name.
+//! Attributes: what `ibv_modify_qp` takes, by the tables of the InfiniBand architecture (volume 1, section 11.2.5.2) as
+//! far as this library has what they name. The states are in [`super::state`].
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use weft::verbs::QueuePair as Connection;
 
 use super::QueuePair;
+use super::state::{rule, takes_messages};
 use crate::abi::*;
 use crate::border::lock;
 use crate::device::Presentation;
@@ -41,63 +42,6 @@ pub(crate) enum Changed {
     Reset,
     /// The connection ends, and what is posted is flushed.
     Fail,
-}
-
-/// From which state to which, what must be said, and what may be said.
-struct Rule {
-    from: c_int,
-    to: c_int,
-    needed: c_int,
-    allowed: c_int,
-}
-
-const RC: c_int = IBV_QPT_RC;
-const ACCESS_AND_KEY: c_int = IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
-const FIRST: c_int = ACCESS_AND_KEY | IBV_QP_PORT;
-const PATH: c_int = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-const WHILE_SENDING: c_int = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
-
-/// The rule for a change, if there is one. Any state may become `RESET` or `ERR`.
-fn rule(kind: c_int, from: c_int, to: c_int) -> Option<Rule> {
-    let reliable = |mask: c_int| if kind == RC { mask } else { 0 };
-    let (needed, allowed) = match (from, to) {
-        (_, IBV_QPS_RESET | IBV_QPS_ERR) => (0, IBV_QP_CUR_STATE),
-        (IBV_QPS_RESET, IBV_QPS_INIT) => (FIRST, 0),
-        (IBV_QPS_INIT, IBV_QPS_INIT) => (0, FIRST),
-        (IBV_QPS_INIT, IBV_QPS_RTR) => {
-            (PATH | reliable(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), ACCESS_AND_KEY | IBV_QP_ALT_PATH)
-        }
-        (IBV_QPS_RTR, IBV_QPS_RTS) => {
-            let depths = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-            (IBV_QP_SQ_PSN | reliable(depths), WHILE_SENDING | reliable(IBV_QP_MIN_RNR_TIMER))
-        }
-        (IBV_QPS_RTS, IBV_QPS_RTS) | (IBV_QPS_SQD | IBV_QPS_SQE, IBV_QPS_RTS) => {
-            (0, WHILE_SENDING | reliable(IBV_QP_MIN_RNR_TIMER))
-        }
-        (IBV_QPS_RTS, IBV_QPS_SQD) => (0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
-        (IBV_QPS_SQD, IBV_QPS_SQD) => {
-            (0, PATH | FIRST | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER)
-        }
-        _ => return None,
-    };
-    Some(Rule { from, to, needed, allowed })
-}
-
-impl Rule {
-    /// # Errors
-    /// Something is missing, or does not belong there.
-    fn check(&self, mask: c_int) -> Result<(), Errno> {
-        let missing = self.needed & !mask;
-        let surplus = mask & !(self.needed | self.allowed | IBV_QP_STATE);
-        if missing != 0 || surplus != 0 {
-            crate::log::info(format_args!(
-                "ibv_modify_qp from state {} to {}: mask {missing:#x} is missing, {surplus:#x} does not belong there",
-                self.from, self.to
-            ));
-            return Err(Errno::INVALID);
-        }
-        Ok(())
-    }
 }
 
 impl QueuePair {
@@ -198,7 +142,7 @@ impl QueuePair {
 
     /// Whether messages may come.
     pub(crate) fn is_receiving(&self) -> bool {
-        matches!(self.state(), IBV_QPS_RTR | IBV_QPS_RTS | IBV_QPS_SQD | IBV_QPS_SQE)
+        takes_messages(self.state())
     }
 
     /// The ends of its connection; `None` before it was told of the other one.
@@ -271,29 +215,6 @@ fn copy(to: &mut ibv_qp_attr, from: &ibv_qp_attr, mask: c_int) {
 mod tests {
     use super::*;
 
-    fn check(from: c_int, to: c_int, mask: c_int) -> Result<(), Errno> {
-        rule(RC, from, to).ok_or(Errno::INVALID)?.check(mask)
-    }
-
-    #[test]
-    fn the_three_steps_of_a_reliable_connection() {
-        let init = IBV_QP_STATE | FIRST;
-        let rtr = IBV_QP_STATE | PATH | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-        let depths = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-        let rts = IBV_QP_STATE | IBV_QP_SQ_PSN | depths;
-        assert_eq!(check(IBV_QPS_RESET, IBV_QPS_INIT, init), Ok(()));
-        assert_eq!(check(IBV_QPS_INIT, IBV_QPS_RTR, rtr), Ok(()));
-        assert_eq!(check(IBV_QPS_RTR, IBV_QPS_RTS, rts), Ok(()));
-        assert_eq!(check(IBV_QPS_RESET, IBV_QPS_INIT, init & !IBV_QP_PORT), Err(Errno::INVALID), "missing");
-        assert_eq!(check(IBV_QPS_INIT, IBV_QPS_RTR, rtr | IBV_QP_SQ_PSN), Err(Errno::INVALID), "surplus");
-        assert_eq!(check(IBV_QPS_RESET, IBV_QPS_RTS, rts), Err(Errno::INVALID), "a step left out");
-        for state in IBV_QPS_RESET..=IBV_QPS_ERR {
-            assert_eq!(check(state, IBV_QPS_RESET, IBV_QP_STATE), Ok(()));
-            assert_eq!(check(state, IBV_QPS_ERR, IBV_QP_STATE), Ok(()));
-        }
-        assert_eq!(check(IBV_QPS_ERR, IBV_QPS_RTS, IBV_QP_STATE), Err(Errno::INVALID));
-    }
-
     #[test]
     fn missing_receives_are_waited_for_as_the_architecture_says() {
         let listed = [(0, 655_360), (1, 10), (2, 20), (3, 30), (4, 40), (5, 60), (12, 640), (13, 960), (31, 491_520)];
@@ -303,12 +224,5 @@ mod tests {
         assert_eq!(receive_wait(7, 12), None);
         assert_eq!(receive_wait(0, 0), Some(Duration::from_millis(100)), "at least");
         assert_eq!(receive_wait(6, 31), Some(Duration::from_micros(6 * 491_520)));
-    }
-
-    #[test]
-    fn an_unreliable_connection_has_no_depths() {
-        let rule = rule(IBV_QPT_UC, IBV_QPS_INIT, IBV_QPS_RTR).unwrap();
-        assert_eq!(rule.check(IBV_QP_STATE | PATH), Ok(()));
-        assert_eq!(rule.check(IBV_QP_STATE | PATH | IBV_QP_MIN_RNR_TIMER), Err(Errno::INVALID));
     }
 }

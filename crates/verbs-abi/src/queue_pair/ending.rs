@@ -9,6 +9,7 @@ use weft::verbs::{
 };
 
 use super::conversion::failure;
+use super::state::after_failure;
 use super::{Post, QueuePair};
 use crate::abi::*;
 use crate::border::lock;
@@ -108,8 +109,7 @@ impl QueuePair {
     /// The work has failed: the state is that of errors, and the thread of the rendezvous does the rest. Returns
     /// whether it is the first failure.
     pub(super) fn break_down(&self) -> bool {
-        let fails = |state| (state != IBV_QPS_RESET && state != IBV_QPS_ERR).then_some(IBV_QPS_ERR);
-        let is_first = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, fails).is_ok();
+        let is_first = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, after_failure).is_ok();
         // One that was reset meanwhile has nothing to do with what failed.
         if self.state() != IBV_QPS_RESET {
             self.is_broken.store(true, Ordering::Release);
@@ -197,7 +197,7 @@ impl QueuePair {
     /// whether it was kept.
     pub(super) fn keep_unanswered(&self, completion: ibv_wc) -> bool {
         let mut unanswered = lock(&self.unanswered);
-        if matches!(self.state(), IBV_QPS_ERR | IBV_QPS_SQE | IBV_QPS_RESET) {
+        if after_failure(self.state()).is_none() {
             return false;
         }
         unanswered.push(completion);

@@ -10,6 +10,7 @@ mod conversion;
 mod ending;
 mod posting;
 mod receives;
+mod state;
 mod unanswered;
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};

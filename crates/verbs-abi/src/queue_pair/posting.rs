@@ -6,6 +6,7 @@ use std::time::Instant;
 use weft::verbs::{PostError, WorkRequest};
 
 use super::conversion::opcode_of_request;
+use super::state::{Posting, send_in};
 use super::{Post, QueuePair, Waiting};
 use crate::abi::*;
 use crate::border::lock;
@@ -42,13 +43,13 @@ impl QueuePair {
     /// # Safety
     /// What the request names can be read.
     unsafe fn post_one(&self, post: &mut Post, wr: &ibv_send_wr) -> Result<(), Errno> {
-        match self.state() {
-            IBV_QPS_RTS | IBV_QPS_SQD => {}
-            IBV_QPS_ERR | IBV_QPS_SQE => {
+        match send_in(self.state()) {
+            Posting::Posted => {}
+            Posting::Flushed => {
                 self.fail_request(wr.wr_id, opcode_of_request(wr.opcode), IBV_WC_WR_FLUSH_ERR);
                 return Ok(());
             }
-            _ => return Err(Errno::INVALID),
+            Posting::Refused => return Err(Errno::INVALID),
         }
         // SAFETY: The caller's promise.
         let request = match unsafe { self.convert(post, wr) } {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use weft::verbs::SharedReceiveQueue;
 
+use super::state::{Posting, receive_in};
 use super::{Parts, QueuePair};
 use crate::abi::*;
 use crate::border::lock;
@@ -64,13 +65,13 @@ impl QueuePair {
     pub(crate) unsafe fn post_receive(&self, request: &ibv_recv_wr) -> Result<(), Errno> {
         let Receives::Own(queue) = &self.receives else { return Err(Errno::INVALID) };
         let queue = lock(queue);
-        match self.state() {
-            IBV_QPS_RESET => return Err(Errno::INVALID),
-            IBV_QPS_ERR => {
+        match receive_in(self.state()) {
+            Posting::Posted => {}
+            Posting::Flushed => {
                 self.complete_receive_with(request.wr_id, IBV_WC_WR_FLUSH_ERR);
                 return Ok(());
             }
-            _ => {}
+            Posting::Refused => return Err(Errno::INVALID),
         }
         // SAFETY: The caller's promise.
         let entries = unsafe { entries(request.sg_list, request.num_sge, self.parts.cap.max_recv_sge) }?;
