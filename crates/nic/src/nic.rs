@@ -27,6 +27,7 @@ use crate::ids::State;
 use crate::lower::{Carrier, MOST_PASSED, Route, Setup};
 use crate::messaging::EndpointEngine;
 use crate::offer::{Offer, RequestInfo};
+use crate::policy::constants::DOORBELL_BATCH;
 use crate::progress::worker::{self, Common};
 use crate::queues::completion_queue::{CompletionQueue, CompletionSink, QueuePairNumber};
 use crate::queues::event_channel::{EventChannel, EventSource, Signal};
@@ -445,6 +446,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     #[inline]
     pub fn post_one(&self, queue_pair: &Arc<QueuePair>, request: &SendRequest) -> Result<(), PostError> {
         self.may_post()?;
+        if queue_pair.may_wait(request) {
+            return self.post_waiting(queue_pair, request);
+        }
         if request.operation.short_payload(MOST_PASSED).is_some()
             && self.settings().split == Split::Host
             && let Some(place) = queue_pair.connection()
@@ -455,6 +459,19 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
         let ring = queue_pair.submit_one(&self.shared.registry, request)?;
         self.ring(queue_pair, ring);
+        Ok(())
+    }
+
+    /// Posts a request that may wait for others: the next turn of the engine takes it, or this call when a batch of
+    /// them waits. ([`QueuePair::batch_doorbells`])
+    fn post_waiting(&self, queue_pair: &Arc<QueuePair>, request: &SendRequest) -> Result<(), PostError> {
+        let (first, waiting) = queue_pair.submit_waiting(&self.shared.registry, request)?;
+        let is_full = waiting >= DOORBELL_BATCH || self.settings().split != Split::Host;
+        match (first, queue_pair.connection()) {
+            (_, Some(place)) if is_full => self.worker(place).start_on(place.key, self.runs(place.worker)),
+            (Some(place), _) => self.worker(place).doorbell.ring(place.key),
+            _ => {}
+        }
         Ok(())
     }
 

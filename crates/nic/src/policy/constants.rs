@@ -121,3 +121,9 @@ pub(crate) const CLOCK_EVERY_TURNS: u32 = 16;
 /// How long the NIC may sleep through a part of a long answer: not for ever, should the peer send something else in the
 /// middle of it. Picked.
 pub(crate) const LONGEST_LOW_WATER: Duration = Duration::from_millis(10);
+
+// --- posting
+
+/// Short requests that wait for each other ([`QueuePair::batch_doorbells`](crate::QueuePair::batch_doorbells)) go out
+/// when this many wait. Picked: a system call for sixteen is a sixteenth of one for each.
+pub(crate) const DOORBELL_BATCH: usize = 16;

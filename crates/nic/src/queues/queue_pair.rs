@@ -92,11 +92,16 @@ pub struct QueuePair {
     peer_rights: AtomicU8,
     /// How long a Send waits for a receive of the peer, in nanoseconds. 0: for ever.
     receive_wait: AtomicU64,
+    /// With this many requests under way, short ones that are posted wait for the next poll.
+    batches_from: AtomicUsize,
     /// The calling thread has a stage of the way out.
     assists: AtomicBool,
     life: Mutex<Life>,
     event_count: Arc<EventCount>,
 }
+
+/// Most bytes of a request that waits for others.
+const MOST_BATCHED: u32 = 1024;
 
 const AGREED_EXTENSIONS: u8 = 1;
 const AGREED_READS: u8 = 2;
@@ -144,6 +149,7 @@ impl QueuePair {
             agreed: AtomicU8::new(0),
             peer_rights: AtomicU8::new(Access::all().bits()),
             receive_wait: AtomicU64::new(0),
+            batches_from: AtomicUsize::new(usize::MAX),
             assists: AtomicBool::new(false),
             life: Mutex::new(Rank::QueuePairLife, Life { info: None, error: None, caller_stage: None, events: None }),
             event_count,
@@ -207,6 +213,21 @@ impl QueuePair {
     pub(crate) fn receive_wait(&self) -> Option<Duration> {
         let nanoseconds = self.receive_wait.load(Ordering::Relaxed);
         (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+    }
+
+    /// Batches doorbells from now on: while at least this many requests are under way, a short one that is posted goes
+    /// out at the next poll, or with others when a batch is full ([`Nic::post_one`](crate::Nic::post_one)). A program
+    /// that has so much under way polls, so the wait is short; and what is under way ends, which is a turn too. At
+    /// first no request waits.
+    pub fn batch_doorbells(&self, from: usize) {
+        self.batches_from.store(from, Ordering::Relaxed);
+    }
+
+    /// Whether a request that is posted now may wait for others.
+    #[inline]
+    pub(crate) fn may_wait(&self, request: &SendRequest) -> bool {
+        self.sends_under_way.load(Ordering::Relaxed) >= self.batches_from.load(Ordering::Relaxed)
+            && (request.operation.is_answered() || request.operation.short_payload(MOST_BATCHED).is_some())
     }
 
     /// Where it is in its life.
@@ -304,6 +325,19 @@ impl QueuePair {
         self.admit(registry, request, submission.open)?;
         submission.requests.push_back(*request);
         Ok(self.note_posted(&mut submission))
+    }
+
+    /// The same, where a request may wait: returns as well how many wait now.
+    pub(crate) fn submit_waiting(
+        &self,
+        registry: &Registry,
+        request: &SendRequest,
+    ) -> Result<(Option<ConnectionHandle>, usize), PostError> {
+        let mut submission = self.submission.lock();
+        self.admit(registry, request, submission.open)?;
+        submission.requests.push_back(*request);
+        let waiting = submission.requests.len();
+        Ok((self.note_posted(&mut submission), waiting))
     }
 
     /// Requests were put into the queue. Returns the connection whose doorbell is to be rung.

@@ -2,6 +2,7 @@
 
 mod choice;
 mod crowd;
+mod doorbells;
 mod early;
 mod edge;
 mod exchanges;

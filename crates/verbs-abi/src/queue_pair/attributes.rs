@@ -31,6 +31,9 @@ pub(crate) struct Target {
     pub(crate) responder_resources: u8,
 }
 
+/// With this many requests under way a program wants throughput: short requests wait for each other.
+const BATCHES_FROM: usize = 8;
+
 /// What a change of attributes asks to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
@@ -128,6 +131,7 @@ impl QueuePair {
     pub(super) fn apply_terms_to(&self, connection: &Connection) {
         let attributes = *lock(&self.attributes);
         connection.set_peer_rights(crate::memory::peer_rights(attributes.qp_access_flags));
+        connection.batch_doorbells(BATCHES_FROM);
         connection.set_receive_wait(receive_wait(attributes.rnr_retry, attributes.min_rnr_timer));
     }
 

@@ -108,6 +108,13 @@ impl QueuePair {
         self.queue_pair.set_receive_wait(wait);
     }
 
+    /// Batches doorbells from now on: while at least `from` requests are under way, a short one that is posted goes out
+    /// at the next poll, at the latest when sixteen wait or one that is under way completes. One system call carries
+    /// them all. `usize::MAX`, as at first: each goes out at once.
+    pub fn batch_doorbells(&self, from: usize) {
+        self.queue_pair.batch_doorbells(from);
+    }
+
     /// Send requests that are under way.
     #[must_use]
     pub fn sends_under_way(&self) -> usize {
