@@ -4,6 +4,7 @@
 pub(crate) mod completion_queue;
 pub(crate) mod event_channel;
 pub(crate) mod event_count;
+pub(crate) mod lifecycle;
 pub(crate) mod queue_pair;
 pub(crate) mod receive_queue;
 

@@ -21,6 +21,7 @@ use crate::queues::FIRST_PLACES;
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::queues::event_channel::{EventKind, EventSource};
 use crate::queues::event_count::EventCount;
+use crate::queues::lifecycle::Event;
 use crate::queues::receive_queue::{ReceiveQueue, Source};
 
 /// What a queue pair is made of.
@@ -460,7 +461,7 @@ impl QueuePair {
 
     pub(crate) fn begin(&self, connection: ConnectionHandle) {
         self.connect_to(&mut self.submission.lock(), Some(connection));
-        self.set_state(State::Connecting);
+        self.on(Event::Connect);
     }
 
     /// Its connection has another place now, unless it has ended.
@@ -479,15 +480,12 @@ impl QueuePair {
     /// The queue pair may be connected again: a connect was refused before it began.
     pub(crate) fn reset(&self) {
         self.connect_to(&mut self.submission.lock(), None);
-        self.set_state(State::Idle);
+        self.on(Event::Refuse);
     }
 
     /// From idle to connecting, by one caller only.
     pub(crate) fn claim(&self) -> Result<(), State> {
-        self.state
-            .compare_exchange(State::Idle as u8, State::Connecting as u8, Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| ())
-            .map_err(|state| State::ALL[usize::from(state)])
+        if self.on(Event::Connect) { Ok(()) } else { Err(self.state()) }
     }
 
     #[inline]
@@ -502,8 +500,9 @@ impl QueuePair {
 
     pub(crate) fn establish(&self, info: ConnectionInfo) {
         self.agree(info, ESTABLISHED);
-        self.set_state(State::Ready);
-        self.tell(EventKind::Established);
+        if self.on(Event::Establish) {
+            self.tell(EventKind::Established);
+        }
     }
 
     fn agree(&self, info: ConnectionInfo, mut agreed: u8) {
@@ -521,7 +520,7 @@ impl QueuePair {
     }
 
     pub(crate) fn closing(&self) {
-        self.set_state(State::Closing);
+        self.on(Event::Close);
     }
 
     /// Whether something was posted that was not taken.
@@ -623,7 +622,7 @@ impl QueuePair {
 
     /// The connection is over. What the stream did not take is flushed: one completion each.
     pub(crate) fn finish(&self, registry: &Registry, error: Option<ConnectionError>) {
-        let state = if error.is_some() { State::Failed } else { State::Closed };
+        let event = if error.is_some() { Event::Fail } else { Event::End };
         if let Some(error) = error {
             self.blame(error);
         }
@@ -644,10 +643,9 @@ impl QueuePair {
         }
         self.assists.store(false, Ordering::Release);
         self.life.lock().caller_stage = None;
-        let had_ended = self.state().has_ended();
-        self.set_state(state);
+        let ends = self.on(event);
         self.send_completions.connection_ended(self.number);
-        if !had_ended {
+        if ends {
             self.tell_end();
         }
     }
@@ -674,9 +672,14 @@ impl QueuePair {
         self.receives.release(requests.len());
     }
 
-    fn set_state(&self, state: State) {
-        self.state.store(state as u8, Ordering::SeqCst);
-        self.event_count.turn();
+    /// Something happens to it. Returns whether its state changes.
+    fn on(&self, event: Event) -> bool {
+        let after = |state| State::ALL[usize::from(state)].on(event).map(|state| state as u8);
+        let changes = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, after).is_ok();
+        if changes {
+            self.event_count.turn();
+        }
+        changes
     }
 }
 

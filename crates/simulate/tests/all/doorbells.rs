@@ -9,8 +9,8 @@ use weft_simulate::{Behaviour, Pair, PairOptions, World};
 
 const REQUESTS: usize = 60;
 
-/// Posts writes one by one between two turns of the NICs. Returns the packets that left before the first turn, and those
-/// that all took.
+/// Posts writes one by one between two turns of the NICs. Returns the packets that left before the first turn, and
+/// those that all took.
 fn packets(batches_from: usize) -> (u64, u64) {
     let world = World::new(3, Behaviour::default());
     let options = PairOptions::default();
