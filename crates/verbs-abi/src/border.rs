@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::errno::Errno;
+use crate::per_process::PerProcess;
 
 /// The status of a function: 0, or a positive error number.
 #[inline]
@@ -49,8 +50,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The addresses of objects that C owns now: what it destroys twice is no object any more.
-static GIVEN: Mutex<Option<HashSet<(usize, u8)>>> = Mutex::new(None);
+/// The addresses of objects that C owns now: what it destroys twice is no object any more. A child by fork owns none of
+/// its parent's.
+static GIVEN: PerProcess<Mutex<HashSet<(usize, u8)>>> = PerProcess::new();
 
 /// An object of C's. Its first field is the C structure.
 ///
@@ -66,13 +68,23 @@ pub(crate) unsafe trait Object: Sized {
 /// Gives an object to C, which owns it until [`take`].
 pub(crate) fn give<T: Object>(object: Box<T>) -> *mut T::C {
     let address = Box::into_raw(object);
-    lock(&GIVEN).get_or_insert_default().insert((address.addr(), T::KIND));
+    note(address.addr(), T::KIND);
     address.cast()
 }
 
+/// C owns an object of this kind.
+pub(crate) fn note(address: usize, kind: u8) {
+    lock(GIVEN.get()).insert((address, kind));
+}
+
+/// C does not own it any more. Returns whether it did.
+pub(crate) fn forget(address: usize, kind: u8) -> bool {
+    lock(GIVEN.get()).remove(&(address, kind))
+}
+
 /// Whether C owns such an object.
-fn is_given<T: Object>(object: *const T::C) -> bool {
-    lock(&GIVEN).as_ref().is_some_and(|given| given.contains(&(object.addr(), T::KIND)))
+pub(crate) fn is_noted(address: usize, kind: u8) -> bool {
+    lock(GIVEN.get()).contains(&(address, kind))
 }
 
 /// Borrows an object of C's in a call that has time: one that C has destroyed is refused.
@@ -83,7 +95,7 @@ fn is_given<T: Object>(object: *const T::C) -> bool {
 /// # Safety
 /// No other thread destroys it meanwhile.
 pub(crate) unsafe fn find<'a, T: Object>(object: *mut T::C) -> Result<&'a T, Errno> {
-    if !is_given::<T>(object) {
+    if !is_noted(object.addr(), T::KIND) {
         return Err(Errno::INVALID);
     }
     // SAFETY: It came from `give`, with this type, and was not taken back.
@@ -93,12 +105,15 @@ pub(crate) unsafe fn find<'a, T: Object>(object: *mut T::C) -> Result<&'a T, Err
 /// Borrows an object of C's on the data path.
 ///
 /// # Errors
-/// NULL.
+/// NULL, or in a child by fork an object of its parent's.
 ///
 /// # Safety
 /// NULL, or an object of this type that C owns.
 #[inline]
 pub(crate) unsafe fn borrow<'a, T: Object>(object: *mut T::C) -> Result<&'a T, Errno> {
+    if GIVEN.is_childs() && !is_noted(object.addr(), T::KIND) {
+        return Err(Errno::INVALID);
+    }
     // SAFETY: The caller's promise.
     unsafe { object.cast::<T>().as_ref() }.ok_or(Errno::INVALID)
 }
@@ -116,8 +131,7 @@ pub(crate) unsafe fn take<T: Object>(
 ) -> Result<Box<T>, Errno> {
     // SAFETY: This function has the same contract.
     may(unsafe { find::<T>(object) }?)?;
-    let was_given = lock(&GIVEN).as_mut().is_some_and(|given| given.remove(&(object.addr(), T::KIND)));
-    if !was_given {
+    if !forget(object.addr(), T::KIND) {
         return Err(Errno::INVALID);
     }
     // SAFETY: It came from `Box::into_raw`, and this thread alone has taken it out of the list.

@@ -5,6 +5,7 @@
 //! | `entry` | the C functions: they check, convert and call inward |
 //! | `abi` | the structures and numbers of the C interface, declared by hand |
 //! | `border` | panics stop there; objects that C knows by their address |
+//! | `per_process` | what a child by fork has anew |
 //! | `process`, `nic` | the NIC of the process, which all open devices have together |
 //! | `device` | which interfaces are devices, and what they say of themselves |
 //! | `memory` | protection domains, regions: the program's memory where it lies |
@@ -26,6 +27,7 @@ mod limits;
 mod log;
 mod memory;
 mod nic;
+mod per_process;
 mod process;
 mod queue_pair;
 mod rendezvous;

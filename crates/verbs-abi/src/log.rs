@@ -1,7 +1,6 @@
 //! Lines on stderr, where the user wants them: `WEFT_VERBS_LOG=info`.
 
 use core::fmt;
-use std::io::Write as _;
 use std::sync::OnceLock;
 
 /// Says something under `WEFT_VERBS_LOG=info`.
@@ -13,8 +12,11 @@ pub(crate) fn info(words: fmt::Arguments<'_>) {
 
 /// Says something that the user has to know.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
-    // A program may have closed its stderr.
-    let _ = writeln!(std::io::stderr(), "weft verbs: {words}");
+    let line = format!("weft verbs: {words}\n");
+    // Without the lock of Rust's stderr, which a thread of the parent may have held when this process was forked. A
+    // program may have closed its stderr.
+    // SAFETY: The bytes of the line.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 fn is_wanted() -> bool {

@@ -10,33 +10,29 @@ use crate::border::lock;
 use crate::errno::Errno;
 use crate::log;
 use crate::nic::Nic;
+use crate::per_process::PerProcess;
 use crate::rendezvous::Rendezvous;
 
 /// The NIC and the rendezvous of the process.
 pub(crate) struct Process {
     pub(crate) nic: Arc<Nic>,
     pub(crate) rendezvous: Arc<Rendezvous>,
-    /// Differs in a child by fork, which owns nothing of this.
-    generation: u64,
 }
 
-static PROCESS: Mutex<Option<Arc<Process>>> = Mutex::new(None);
+/// A child by fork owns nothing of its parent's, and may open its own.
+static PROCESS: PerProcess<Mutex<Option<Arc<Process>>>> = PerProcess::new();
 
 /// That of this process, which the first call opens.
 ///
 /// # Errors
 /// The operating system refuses what it needs.
 pub(crate) fn get() -> Result<Arc<Process>, Errno> {
-    let mut process = lock(&PROCESS);
-    let generation = weft_driver::fork::generation();
-    if let Some(opened) = &*process
-        && opened.generation == generation
-    {
+    let mut process = lock(PROCESS.get());
+    if let Some(opened) = &*process {
         return Ok(Arc::clone(opened));
     }
-    let opened = without_signals(|| open(generation))?;
-    // What a child has of its parent's is never touched.
-    core::mem::forget(process.replace(Arc::clone(&opened)));
+    let opened = without_signals(open)?;
+    *process = Some(Arc::clone(&opened));
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: A function of this library, which is never unloaded.
@@ -45,12 +41,12 @@ pub(crate) fn get() -> Result<Arc<Process>, Errno> {
     Ok(opened)
 }
 
-fn open(generation: u64) -> Result<Arc<Process>, Errno> {
+fn open() -> Result<Arc<Process>, Errno> {
     // A device is one interface, so its connections have no other rails.
     let settings = Settings { rails: Rails::One, key: key()?, ..Settings::default() };
     let nic = Arc::new(Nic::open(settings)?);
     let rendezvous = Rendezvous::open(&nic)?;
-    Ok(Arc::new(Process { nic, rendezvous, generation }))
+    Ok(Arc::new(Process { nic, rendezvous }))
 }
 
 /// The key that both ends of a connection have: `WEFT_KEY`.
@@ -82,9 +78,7 @@ fn without_signals<R>(work: impl FnOnce() -> R) -> R {
 
 /// The process ends.
 extern "C" fn at_exit() {
-    let Some(process) = PROCESS.try_lock().ok().and_then(|process| process.clone()) else { return };
-    if process.generation == weft_driver::fork::generation() {
-        // A panic here would say nothing that the program could still use.
-        let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| process.rendezvous.linger()));
-    }
+    let Some(process) = PROCESS.get().try_lock().ok().and_then(|process| process.clone()) else { return };
+    // A panic here would say nothing that the program could still use.
+    let _ = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| process.rendezvous.linger()));
 }

@@ -11,17 +11,18 @@ use libc::{size_t, ssize_t};
 use super::objects::{ContextObject, DeviceObject};
 use super::tables;
 use crate::abi::*;
-use crate::border::{lock, number, pointer, status};
+use crate::border::{forget, lock, note, number, pointer, status};
 use crate::device::{Presentation, Shown, at_index, device_attributes, gid, guid, port_attributes, shown};
 use crate::errno::Errno;
 use crate::events::AsyncEvents;
+use crate::per_process::PerProcess;
 use crate::{log, process};
 
 /// The devices that there have been.
-static DEVICES: Mutex<Vec<&'static DeviceObject>> = Mutex::new(Vec::new());
+static DEVICES: PerProcess<Mutex<Vec<&'static DeviceObject>>> = PerProcess::new();
 
 fn known(shown: Shown) -> &'static DeviceObject {
-    let mut devices = lock(&DEVICES);
+    let mut devices = lock(DEVICES.get());
     let same = |device: &&&DeviceObject| {
         device.shown.name == shown.name && device.shown.interface.name == shown.interface.name
     };
@@ -135,7 +136,9 @@ pub unsafe extern "C" fn weft_ibv_open_device(device: *mut ibv_device) -> *mut i
         let addresses = interface.addresses;
         let object = ContextObject { _verbs, process, events, device, addresses, largest_mtu };
         log::info(format_args!("{} is open", device.shown.name));
-        Ok(ContextObject::to_c(Box::into_raw(Box::new(object))))
+        let opened = ContextObject::to_c(Box::into_raw(Box::new(object)));
+        note(opened.addr(), ContextObject::KIND);
+        Ok(opened)
     })
 }
 
@@ -144,10 +147,10 @@ pub unsafe extern "C" fn weft_ibv_open_device(device: *mut ibv_device) -> *mut i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_ibv_close_device(context: *mut ibv_context) -> c_int {
     status(|| {
-        if context.is_null() {
+        if !forget(context.addr(), ContextObject::KIND) {
             return Err(Errno::INVALID);
         }
-        // SAFETY: The caller's promise: it came from `Box::into_raw` when the device was opened.
+        // SAFETY: It came from `Box::into_raw` when the device was opened, and is C's no more.
         drop(unsafe { Box::from_raw(ContextObject::of_c(context)) });
         Ok(())
     })

@@ -9,7 +9,7 @@ use libc::{PTHREAD_COND_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, pthread_cond_t, 
 
 use super::building::Building;
 use crate::abi::*;
-use crate::border::{Object, Using};
+use crate::border::{Object, Using, is_noted};
 use crate::completion::{Channel, CompletionQueue};
 use crate::device::{Interface, Shown};
 use crate::errno::Errno;
@@ -69,6 +69,9 @@ pub(super) struct ContextObject {
 }
 
 impl ContextObject {
+    /// Tells it from objects of other kinds.
+    pub(super) const KIND: u8 = 7;
+
     /// C's address of it.
     pub(super) fn to_c(object: *mut Self) -> *mut ibv_context {
         object.cast::<u8>().wrapping_add(offset_of!(verbs_context, context)).cast()
@@ -80,15 +83,15 @@ impl ContextObject {
     }
 
     /// # Errors
-    /// NULL.
+    /// None that is open: NULL, closed before, or of a parent of this process.
     ///
     /// # Safety
-    /// NULL, or an open device of this library.
+    /// No other thread closes it meanwhile.
     pub(super) unsafe fn of<'a>(context: *mut ibv_context) -> Result<&'a Self, Errno> {
-        if context.is_null() {
+        if !is_noted(context.addr(), Self::KIND) {
             return Err(Errno::INVALID);
         }
-        // SAFETY: The caller's promise: it lies in a `ContextObject`.
+        // SAFETY: Given to C when it was opened, so it lies in a `ContextObject`.
         Ok(unsafe { &*Self::of_c(context) })
     }
 }
