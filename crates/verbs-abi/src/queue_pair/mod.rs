@@ -152,6 +152,13 @@ impl QueuePair {
         }
     }
 
+    /// Whether it has a connection, or one is being set up: no call is for it then. `is_own`: the caller is this queue
+    /// pair itself.
+    pub(crate) fn is_taken(&self, is_own: bool) -> bool {
+        let post = lock(&self.post);
+        if is_own { post.echo.is_some() } else { post.connection.is_some() }
+    }
+
     /// Whether it waits for a connection: it has a target, and neither a connection nor an end.
     pub(crate) fn wants_connection(&self) -> bool {
         let post = lock(&self.post);

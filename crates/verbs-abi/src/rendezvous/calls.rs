@@ -20,6 +20,8 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 const MOST_KEPT: usize = 64;
 /// Most of them for one queue pair.
 const MOST_KEPT_FOR_ONE: usize = 4;
+/// Most calls under way: more at once would not fit the buffers of sockets, and be lost.
+const MOST_CALLS: usize = 64;
 /// Between attempts: at first, and at most.
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
@@ -177,6 +179,8 @@ impl Calls {
             return if fits { Verdict::Keep } else { Verdict::Refuse(Refusal::NotThere) };
         };
         match record.fits(&own) {
+            // Nothing replaces a connection: not the record of a peer that somebody says again.
+            Ok(()) if queue_pair.is_taken(is_itself(&own)) => Verdict::Refuse(Refusal::NotThere),
             Ok(()) => Verdict::Accept(queue_pair, own),
             Err(refusal) => Verdict::Refuse(refusal),
         }
@@ -184,7 +188,6 @@ impl Calls {
 
     fn accept(&mut self, kept: Kept, queue_pair: Arc<QueuePair>, own: Target) {
         let nic = &self.shared.nic;
-        let is_itself = (own.address, own.number) == (own.own_address, own.own_number);
         let connection = match queue_pair.prepare() {
             Ok(connection) => connection,
             Err(error) => {
@@ -197,7 +200,7 @@ impl Calls {
             log::info(format_args!("a call has gone: {error}"));
             return nic.end(connection);
         }
-        let spare = if is_itself { queue_pair.attach_echo(connection) } else { queue_pair.attach(connection) };
+        let spare = if is_itself(&own) { queue_pair.attach_echo(connection) } else { queue_pair.attach(connection) };
         if let Some(spare) = spare {
             // It has a connection, or is gone meanwhile: the caller tries again.
             return nic.end(spare);
@@ -209,15 +212,16 @@ impl Calls {
 
     fn drive(&mut self) {
         let now = Instant::now();
+        let mut under_way = 0;
         for mut attempt in core::mem::take(&mut self.attempts) {
-            if self.drive_one(&mut attempt, now) {
+            if self.drive_one(&mut attempt, now, &mut under_way) {
                 self.attempts.push(attempt);
             }
         }
     }
 
-    /// Returns whether it goes on.
-    fn drive_one(&self, attempt: &mut Attempt, now: Instant) -> bool {
+    /// Returns whether it goes on. `under_way`: calls of those before it, and then with it.
+    fn drive_one(&self, attempt: &mut Attempt, now: Instant, under_way: &mut usize) -> bool {
         let queue_pair = &attempt.queue_pair;
         if let Some((waited, Some(limit))) = queue_pair.patience(now)
             && waited >= limit
@@ -227,7 +231,10 @@ impl Calls {
             return false;
         }
         match queue_pair.check_attempt() {
-            Fate::Pending => return true,
+            Fate::Pending => {
+                *under_way += usize::from(queue_pair.target().is_some_and(|target| calls(&target)));
+                return true;
+            }
             Fate::Settled if !queue_pair.wants_connection() => return false,
             Fate::Settled => {}
             Fate::Failed(error) => {
@@ -240,8 +247,8 @@ impl Calls {
             }
         }
         let Some(target) = queue_pair.target() else { return false };
-        let calls = name(target.own_address, target.own_number) <= name(target.address, target.number);
-        if calls && now >= attempt.next {
+        if calls(&target) && now >= attempt.next && *under_way < MOST_CALLS {
+            *under_way += 1;
             attempt.next = now + LONGEST_DELAY;
             if let Err(error) = self.call(queue_pair, target) {
                 log::info(format_args!("queue pair {:#x} can't call: {error}", queue_pair.number()));
@@ -285,6 +292,16 @@ impl Calls {
         let local = SocketAddr::new(target.own_address, 0);
         connection.start_connect(remote, &self.shared.options(record, local))
     }
+}
+
+/// Whether a queue pair is connected to itself.
+fn is_itself(own: &Target) -> bool {
+    (own.address, own.number) == (own.own_address, own.own_number)
+}
+
+/// Whether this end is the one that calls: the one with the smaller name.
+fn calls(target: &Target) -> bool {
+    name(target.own_address, target.own_number) <= name(target.address, target.number)
 }
 
 fn refuse(call: IncomingConnection, refusal: Refusal) {

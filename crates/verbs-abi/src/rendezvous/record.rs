@@ -38,7 +38,7 @@ pub(crate) struct Record {
 pub(crate) enum Refusal {
     /// There is no such queue pair, or too many calls wait: it may be tried again.
     NotThere = 1,
-    /// The queue pair is, or is to be, connected to another one.
+    /// The queue pair is, or is to be, connected to another one: it may be tried again.
     Other = 2,
     /// PSN, type or version differ.
     Differs = 3,
@@ -60,9 +60,10 @@ impl Refusal {
         Self::ALL.into_iter().find(|refusal| *refusal as u8 == code)
     }
 
-    /// Whether another attempt would be refused as well.
+    /// Whether another attempt would be refused as well. A queue pair with another peer may be reset, and connected to
+    /// the caller: a program that begins anew comes before the other end knows of it.
     pub(crate) fn is_final(self) -> bool {
-        !matches!(self, Self::NotThere)
+        !matches!(self, Self::NotThere | Self::Other)
     }
 
     /// For people.
@@ -163,6 +164,8 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use weft_base::Random;
+
     use super::*;
 
     fn target() -> Target {
@@ -218,6 +221,36 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_chance_are_no_record_or_the_record_that_they_say() {
+        let mut random = Random::new(1);
+        let mut records = 0;
+        for _ in 0..20_000 {
+            let mut bytes = Record { from: target(), random: random.below(1 << 32) as u32 }.bytes().to_vec();
+            match random.below(4) {
+                0 => bytes.truncate(random.below(64) as usize),
+                1 => bytes.extend((0..=random.below(100)).map(|byte| byte as u8)),
+                _ => {}
+            }
+            for _ in 0..random.below(4) {
+                let at = random.below(bytes.len().max(1) as u64) as usize;
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = random.below(256) as u8;
+                }
+            }
+            let Some(record) = Record::parse(&bytes) else { continue };
+            records += 1;
+            // A PSN that is not known is not kept; all else comes back as it was.
+            let again = record.bytes();
+            let is_known = bytes[52] & 0x80 != 0;
+            assert!(again[..52] == bytes[..52] && again[56..] == bytes[56..], "{bytes:?}");
+            assert!(!is_known || again[52..56] == bytes[52..56], "{bytes:?}");
+            assert_eq!(Record::parse(&again), Some(record));
+            assert!(record.fits(&other()).is_ok() || record.from != target(), "{record:?}");
+        }
+        assert!(records > 1000, "{records}");
+    }
+
+    #[test]
     fn two_ends_must_be_each_others() {
         let record = |from| Record { from, random: 0 };
         assert_eq!(record(other()).fits(&target()), Ok(()));
@@ -242,6 +275,6 @@ mod tests {
         }
         assert_eq!(Refusal::of(&[9]), None);
         assert_eq!(Refusal::of(&[]), None);
-        assert!(!Refusal::NotThere.is_final() && Refusal::Other.is_final());
+        assert!(!Refusal::NotThere.is_final() && !Refusal::Other.is_final() && Refusal::Differs.is_final());
     }
 }

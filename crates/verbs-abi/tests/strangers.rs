@@ -1,0 +1,131 @@
+//! Calls of strangers at the port of a process: records that are cut, lengthened, changed, false or said again are
+//! refused, and the queue pair that waits there still gets its peer.
+
+#[allow(dead_code, reason = "loopback.rs uses the rest")]
+mod ends;
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use weft::verbs::{
+    ConnectOptions, ConnectionError, Context, Error, Offer, QueuePairOptions, StartError, StartReason, Transport,
+};
+use weft_base::Random;
+use weft_verbs::abi::*;
+
+use ends::{Device, End};
+
+/// The first of the ports of processes, and their number.
+const PORTS: (u16, u32) = (0x6000, 4096);
+
+/// A refusal, by its byte (`rendezvous/record.rs`).
+const NOT_THERE: u8 = 1;
+const OTHER: u8 = 2;
+const DIFFERS: u8 = 3;
+const STRANGER: u8 = 4;
+
+fn octets(device: &Device) -> [u8; 16] {
+    let [high, low] = device.gid.raw.map(u64::to_ne_bytes);
+    [high, low].concat().try_into().unwrap()
+}
+
+fn address(device: &Device) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from(octets(device))).to_canonical()
+}
+
+/// Takes messages from the queue pair `peer`, and sends to it.
+fn connect_to(end: &End<'_>, peer: u32) {
+    end.receive_from(peer);
+    end.send_with(0);
+}
+
+/// A message arrives.
+fn send(from: &End<'_>, to: &End<'_>) {
+    assert_eq!(to.post_receive(1, to.entry(0, 64)), 0);
+    assert_eq!(from.post(End::request(2, IBV_WR_SEND), from.entry(0, 9)), 0);
+    to.expect(1, IBV_WC_SUCCESS);
+    from.expect(2, IBV_WC_SUCCESS);
+}
+
+/// The record that the peer `from` would send to `to`, as `rendezvous/record.rs` describes it.
+fn record(device: &Device, from: u32, to: u32) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    bytes[..8].copy_from_slice(b"WEFTVRB\x01");
+    bytes[8..24].copy_from_slice(&octets(device));
+    bytes[24..40].copy_from_slice(&octets(device));
+    for (at, word) in [(40, from), (44, to), (52, 1 << 31), (60, 77)] {
+        bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    bytes[56] = IBV_QPT_RC as u8;
+    bytes[57] = IBV_MTU_1024 as u8;
+    bytes
+}
+
+/// Calls the process of the queue pair `to` with these bytes: what it answers.
+fn call(device: &Device, stranger: &Context, to: u32, bytes: &[u8]) -> Vec<u8> {
+    let remote = SocketAddr::new(address(device), PORTS.0 + (to % PORTS.1) as u16);
+    let domain = stranger.allocate_protection_domain().unwrap();
+    let queue = stranger.create_completion_queue(16).unwrap();
+    let options = QueuePairOptions { send_depth: 1, receive_depth: 1 };
+    let queue_pair = domain.create_queue_pair_with(&queue, &queue, None, &options).unwrap();
+    let offer = Offer { transport: Transport::Edge, ..ConnectOptions::default().offer };
+    let local = Some(SocketAddr::new(address(device), 0));
+    let options = ConnectOptions { local, private_data: bytes.to_vec(), offer, ..ConnectOptions::default() };
+    match queue_pair.connect(remote, &options) {
+        Err(Error::Connection(ConnectionError::Start(StartError {
+            reason: StartReason::Rejected { private_data },
+            ..
+        }))) => private_data.to_vec(),
+        other => panic!("the call with {bytes:?} came to {other:?}"),
+    }
+}
+
+#[test]
+fn strangers_are_refused_and_the_peer_is_not() {
+    let device = Device::open();
+    let stranger = Context::open().unwrap();
+    let (mut one, mut other) = (End::new(&device), End::new(&device));
+    // The one with the greater number waits for the call of the other.
+    if one.number() < other.number() {
+        (one, other) = (other, one);
+    }
+    one.initialize();
+    other.initialize();
+    connect_to(&one, other.number());
+    let (from, to) = (other.number(), one.number());
+    let right = record(&device, from, to);
+    let refusal = |bytes: &[u8]| call(&device, &stranger, to, bytes);
+
+    assert_eq!(refusal(&[]), [DIFFERS], "nothing");
+    assert_eq!(refusal(&right[..63]), [DIFFERS], "cut");
+    assert_eq!(refusal(&[&right[..], &[0]].concat()), [DIFFERS], "lengthened");
+    assert_eq!(refusal(&[b'x'; 256]), [DIFFERS], "no record");
+    let changed = |at: usize, bit: u8| {
+        let mut bytes = right;
+        bytes[at] ^= bit;
+        bytes
+    };
+    assert_eq!(refusal(&changed(7, 2)), [DIFFERS], "of another version");
+    assert_eq!(refusal(&changed(23, 1)), [STRANGER], "from another address");
+    assert_eq!(refusal(&changed(39, 1)), [OTHER], "to another address");
+    assert_eq!(refusal(&changed(42, 1)), [OTHER], "of another queue pair");
+    assert_eq!(refusal(&changed(45, 1)), [NOT_THERE], "to no queue pair");
+    assert_eq!(refusal(&changed(50, 1)), [DIFFERS], "with another PSN");
+    assert_eq!(refusal(&changed(56, 1)), [DIFFERS], "of another type");
+    // Whatever is changed of what it must fit. (A depth, the MTU and the random number are free.)
+    let mut random = Random::new(9);
+    for _ in 0..40 {
+        let bytes = changed(random.below(52) as usize, 1 << random.below(8));
+        assert_eq!(refusal(&bytes).len(), 1, "{bytes:?}");
+    }
+
+    connect_to(&other, one.number());
+    send(&other, &one);
+    // A third one waits, so that calls are answered: the record of the peer, said again, replaces nothing.
+    let third = End::new(&device);
+    third.initialize();
+    connect_to(&third, third.number() ^ 1 << 20);
+    for _ in 0..3 {
+        assert_eq!(refusal(&right), [NOT_THERE], "replayed");
+    }
+    send(&one, &other);
+}
