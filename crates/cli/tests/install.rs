@@ -42,12 +42,18 @@ impl Drop for Scratch {
     }
 }
 
-/// The libraries beside the command: the provider, the one that is preloaded, libibverbs and librdmacm.
-struct Libraries([PathBuf; 4]);
+/// The libraries beside the command: the provider, the one that is preloaded, libibverbs, librdmacm and that of paths.
+struct Libraries([PathBuf; 5]);
 
 impl Libraries {
     fn of(scratch: &Scratch) -> Self {
-        let names = ["libweft_fi.so", "libweft_mpi.so", "verbs/libibverbs.so.1", "verbs/librdmacm.so.1"];
+        let names = [
+            "libweft_fi.so",
+            "libweft_mpi.so",
+            "verbs/libibverbs.so.1",
+            "verbs/librdmacm.so.1",
+            "verbs/libweft-paths.so",
+        ];
         Self(names.map(|name| library(scratch, name)))
     }
 }
@@ -75,6 +81,7 @@ fn run(arguments: &[&str], to: &Scratch, libraries: &Libraries) -> Output {
         .env("PRELOADED", &libraries.0[1])
         .env("VERBS", &libraries.0[2])
         .env("MANAGER", &libraries.0[3])
+        .env("PATHS", &libraries.0[4])
         .output()
         .unwrap()
 }
@@ -95,6 +102,7 @@ fn everything_is_installed_where_its_users_look_and_removed() {
         "lib64/weft/verbs/libibverbs.so",
         "lib64/weft/verbs/librdmacm.so.1",
         "lib64/weft/verbs/librdmacm.so",
+        "lib64/weft/verbs/libweft-paths.so",
         "lib64/pkgconfig/weft-fi.pc",
         "share/man/man1/weft.1",
         "share/man/man1/weft-perf.1",
@@ -154,8 +162,9 @@ fn pkg_config_names_the_directory(to: &Scratch) {
 #[test]
 fn what_was_not_built_is_named() {
     let to = Scratch::new("nothing");
-    let nothing =
-        Libraries(["fi", "mpi", "verbs", "manager"].map(|what| format!("/nonexistent/libweft_{what}.so").into()));
+    let nothing = Libraries(
+        ["fi", "mpi", "verbs", "manager", "paths"].map(|what| format!("/nonexistent/libweft_{what}.so").into()),
+    );
     let output = run(&[], &to, &nothing);
     assert_eq!(output.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 pub const LIBRARY: &str = "libibverbs.so.1";
 /// The library of the connection manager, beside it.
 pub const MANAGER: &str = "librdmacm.so.1";
-/// The folder of both, if they are not where `make install` and `make verbs` put them.
+/// The library that shows programs files of the devices, beside them.
+pub const PATHS: &str = "libweft-paths.so";
+/// The folder of them, if they are not where `make install` and `make verbs` put them.
 pub const FOLDER_VARIABLE: &str = "WEFT_VERBS_FOLDER";
 
 /// The folder of Weft's libibverbs.
@@ -38,8 +40,18 @@ pub fn folder() -> Result<PathBuf, String> {
 /// there before comes behind.
 #[must_use]
 pub fn variables(folder: &Path) -> [(&'static str, OsString); 2] {
-    let libraries = [MANAGER, LIBRARY].map(|library| folder.join(library));
-    let preloaded = libraries.into_iter().filter(|library| library.is_file());
+    preloading(folder, &[MANAGER, LIBRARY])
+}
+
+/// The same, and the library that shows files of the devices.
+#[must_use]
+pub fn variables_with_paths(folder: &Path) -> [(&'static str, OsString); 2] {
+    preloading(folder, &[PATHS, MANAGER, LIBRARY])
+}
+
+fn preloading(folder: &Path, libraries: &[&str]) -> [(&'static str, OsString); 2] {
+    let libraries = libraries.iter().map(|library| folder.join(library));
+    let preloaded = libraries.filter(|library| library.is_file());
     let preloaded = preloaded.fold(env::var_os("LD_PRELOAD"), |rest, library| Some(before(library.into(), rest)));
     [
         ("LD_PRELOAD", preloaded.unwrap_or_default()),
@@ -82,6 +94,8 @@ mod tests {
         std::fs::write(folder.join(MANAGER), "").unwrap();
         assert!(preloaded().starts_with(&format!("{}:", folder.join(LIBRARY).display())), "{}", preloaded());
         assert!(preloaded().contains(MANAGER));
+        std::fs::write(folder.join(PATHS), "").unwrap();
+        assert!(!preloaded().contains(PATHS) && variables_with_paths(&folder)[0].1.to_string_lossy().contains(PATHS));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -16,6 +16,7 @@ use weft_command::provider::Provider;
 use weft_command::verbs;
 use weft_driver::board::{REPORT_VARIABLE, Report};
 
+use crate::files::Files;
 use crate::places::{find_program, quoted};
 use crate::{check, mpi, report};
 
@@ -34,10 +35,11 @@ Examples:
   mpirun -x LD_PRELOAD -x LD_LIBRARY_PATH ./program
 
 The program's libibverbs is then Weft's: no kernel module, no root, no RDMA NIC. It is preloaded, and its folder comes \
-first among those that libraries are loaded from. Variables: WEFT_VERBS_DEVICES (lo,eth0:mlx5_0: which interfaces are \
-devices, and their names), WEFT_VERBS_CARRIER (edge, iwarp, shm, shm+iwarp, auto), WEFT_VERBS_TRANSPORT (roce, ib, \
-iwarp: as what they are shown), WEFT_VERBS_PORTS (first of 4096), WEFT_VERBS_LOG=info. Programs that are linked \
-statically, and those that run as another user, are not reached.
+first among those that libraries are loaded from. It also finds files of Weft's devices below /sys/class/infiniband \
+and in /dev/infiniband (ibstat), but for shells that --print sets up. Variables: WEFT_VERBS_DEVICES (lo,eth0:mlx5_0: \
+which interfaces are devices, and their names), WEFT_VERBS_CARRIER (edge, iwarp, shm, shm+iwarp, auto), \
+WEFT_VERBS_TRANSPORT (roce, ib, iwarp: as what they are shown), WEFT_VERBS_PORTS (first of 4096), \
+WEFT_VERBS_LOG=info. Programs that are linked statically, and those that run as another user, are not reached.
 
 Programs that start MPI ranks, or are linked with MPICH, Open MPI or Intel MPI, get Weft's provider of libfabric in \
 place of it: FI_PROVIDER_PATH, FI_PROVIDER, and what their library needs besides; --verbs has them get both. Launchers \
@@ -93,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.report {
         return run_and_report(&mut command, &running);
     }
-    // The program has the folder of a provider that was only built, and is this process: the next run removes it.
+    // The program has the folders that were made for it, and is this process: the next run removes them.
     mem::forget(environment);
     Err(Failure::while_doing(running)(command.exec()))
 }
@@ -107,6 +109,8 @@ struct Environment {
     variables: Vec<(&'static str, OsString)>,
     /// Of MPI programs: the folder goes with it, if it was made.
     _provider: Option<Provider>,
+    /// Of programs that use libibverbs.
+    _files: Option<Files>,
 }
 
 impl Environment {
@@ -117,14 +121,24 @@ impl Environment {
         let is_mpi = !libraries.is_empty();
         let mut variables = Vec::new();
         // libfabric would ask libibverbs for devices that its program has no use for.
+        let mut files = None;
         if !is_mpi || arguments.verbs {
-            variables.extend(verbs::variables(&verbs::folder().map_err(Failure::Runtime)?));
+            let folder = verbs::folder().map_err(Failure::Runtime)?;
+            // A shell has no end that would remove them.
+            files = if arguments.print { None } else { Files::make(&folder) };
+            match &files {
+                Some(files) => {
+                    variables.extend(verbs::variables_with_paths(&folder));
+                    variables.push(files.variable());
+                }
+                None => variables.extend(verbs::variables(&folder)),
+            }
         }
         let provider = is_mpi.then(Provider::open).transpose().map_err(Failure::Runtime)?;
         if let Some(provider) = &provider {
             variables.extend(mpi::variables(&libraries, provider.folder(), arguments.local));
         }
-        Ok(Self { variables, _provider: provider })
+        Ok(Self { variables, _provider: provider, _files: files })
     }
 }
 

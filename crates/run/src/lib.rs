@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `elf` | what a program says of the libraries that it wants |
 //! | `places` | where Weft's libraries are, and programs |
+//! | `files` | files of Weft's devices, where programs read those of adapters |
 //! | `mpi` | which MPI library a program belongs to, and the variables of each |
 //! | `check` | whether a program would get Weft's libibverbs |
 //! | `report` | what the NICs of a launch have done |
@@ -14,6 +15,7 @@
 mod check;
 mod doctor;
 mod elf;
+mod files;
 mod launch;
 mod mpi;
 mod places;

@@ -11,10 +11,12 @@
 //! | `memory` | protection domains, regions: the program's memory where it lies |
 //! | `completion`, `events`, `semaphore` | completion queues and channels, events, the descriptors of both |
 //! | `queue_pair`, `shared_receive` | queue pairs: states, work, how connections end |
+//! | `paths` | a third library: the files of devices where programs read those of adapters |
 //! | `rendezvous` | how two queue pairs find each other that know only GID and number |
 //!
-//! `scripts/link-verbs` makes the library of the archive that this crate is built to, and `librdmacm.so.1`, whose names
-//! say that the connection manager is not built yet. `docs/verbs.md` says what of libibverbs is kept.
+//! `scripts/link-verbs` makes the library of the archive that this crate is built to, `librdmacm.so.1`, whose names say
+//! that the connection manager is not built yet, and `libweft-paths.so` (`paths`). `docs/verbs.md` says what of
+//! libibverbs is kept.
 
 pub mod abi;
 mod border;
@@ -27,6 +29,7 @@ mod limits;
 mod log;
 mod memory;
 mod nic;
+pub mod paths;
 mod per_process;
 mod process;
 mod queue_pair;
@@ -34,3 +37,5 @@ mod rendezvous;
 mod semaphore;
 mod shared_receive;
 mod slices;
+
+pub use device::write_files;

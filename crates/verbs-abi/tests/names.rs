@@ -76,6 +76,21 @@ fn a_name_has_one_default_version() {
 }
 
 #[test]
+fn each_function_that_takes_a_path_has_its_name() {
+    let mut named = BTreeSet::new();
+    for [name, node, _, what] in names_of("paths") {
+        assert_eq!((node.as_str(), what.as_str()), ("-", "path"), "{name}");
+        named.insert(format!("weft_path_{name}"));
+    }
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/paths/calls.rs")).unwrap();
+    let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let words = text.split(|letter| !is_of_a_name(letter));
+    let written: BTreeSet<_> = words.filter(|word| word.starts_with("weft_path_")).map(str::to_owned).collect();
+    assert_eq!(named, written);
+    assert!(named.len() > 30);
+}
+
+#[test]
 fn each_name_of_the_connection_manager_leads_somewhere() {
     let (functions, names) = (functions(), names_of("manager"));
     let mut nodes = BTreeMap::<&str, usize>::new();

@@ -15,7 +15,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// Names of the variables of Weft's libibverbs, behind `WEFT_VERBS_`.
-const VARIABLES: [&str; 6] = ["DEVICES", "CARRIER", "TRANSPORT", "PORTS", "LOG", "FOLDER"];
+const VARIABLES: [&str; 7] = ["DEVICES", "CARRIER", "TRANSPORT", "PORTS", "LOG", "FOLDER", "FILES"];
 
 /// Ports of a range of `WEFT_VERBS_PORTS`.
 const PORTS: u16 = 4096;

@@ -38,7 +38,7 @@ fn hardware_address(interface: &str) -> Option<[u8; 6]> {
 }
 
 /// What the kernel says of an interface.
-fn of_interface(interface: &str, file: &str) -> Option<String> {
+pub(super) fn of_interface(interface: &str, file: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/{file}")).ok()?;
     Some(text.trim().to_owned())
 }

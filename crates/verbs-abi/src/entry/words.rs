@@ -1,10 +1,11 @@
 //! Names of numbers, rates, and files that kernels have for adapters.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int};
 
 use libc::size_t;
 
 use crate::border::number;
+use crate::device::read_file;
 use crate::errno::Errno;
 
 fn word(words: &'static [&'static CStr], number: c_int, otherwise: &'static CStr) -> *const c_char {
@@ -160,18 +161,35 @@ pub unsafe extern "C" fn weft_ibv_get_sysfs_path() -> *const c_char {
     c"/sys".as_ptr()
 }
 
-/// The kernel has no files for these devices.
+/// The files of this host's devices, as `weft run` shows them, without the end of the line. Returns the length, as far
+/// as there is room.
 ///
 /// # Safety
-/// None.
+/// NULL or C strings, and `length` bytes that can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_ibv_read_sysfs_file(
-    _folder: *const c_char,
-    _file: *const c_char,
-    _to: *mut c_void,
-    _length: size_t,
+    folder: *const c_char,
+    file: *const c_char,
+    to: *mut c_char,
+    length: size_t,
 ) -> c_int {
-    number(|| Err(Errno(libc::ENOENT)))
+    number(|| {
+        if folder.is_null() || file.is_null() || to.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: The caller's promise.
+        let parts = unsafe { [CStr::from_ptr(folder), CStr::from_ptr(file)] };
+        let [folder, file] = parts.map(CStr::to_string_lossy);
+        let text = read_file(&format!("{folder}/{file}")).ok_or(Errno(libc::ENOENT))?;
+        let taken = text.len().min(length);
+        // SAFETY: The caller's promise.
+        unsafe { to.copy_from_nonoverlapping(text.as_ptr().cast(), taken) };
+        if taken < length {
+            // SAFETY: There is room for it.
+            unsafe { to.add(taken).write(0) };
+        }
+        Ok(taken as c_int)
+    })
 }
 
 #[cfg(test)]
@@ -193,6 +211,22 @@ mod tests {
             assert_eq!(text(weft_ibv_node_type_str(-1)), "unknown");
             assert_eq!(text(weft_ibv_port_state_str(4)), "active");
         }
+    }
+
+    #[test]
+    fn files_are_read_as_far_as_there_is_room() {
+        let mut to = [b'x' as c_char; 4];
+        let mut read = |file: &CStr, length| {
+            let folder = c"/sys/class/infiniband_verbs";
+            // SAFETY: C strings, and room for four bytes.
+            (unsafe { weft_ibv_read_sysfs_file(folder.as_ptr(), file.as_ptr(), to.as_mut_ptr(), length) }, to)
+        };
+        let [x, six] = [b'x', b'6'].map(|byte| byte as c_char);
+        // This host has a device: the loopback at least.
+        assert_eq!(read(c"abi_version", 1), (1, [six, x, x, x]));
+        assert_eq!(read(c"abi_version", 4), (1, [six, 0, x, x]));
+        assert_eq!(read(c"no-such-file", 4).0, -1);
+        assert_eq!(Errno::last(), Errno(libc::ENOENT));
     }
 
     #[test]
