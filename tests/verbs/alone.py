@@ -1,0 +1,117 @@
+"""Cases of one place: what devices say, programs of ours that break rules, other suites."""
+
+import os
+import subprocess
+import time
+
+import pyverbs
+
+# Cases of contract/contract.c whose rules hold over Edge alone: elsewhere a Write or Send succeeds when its bytes have
+# been handed over, and the connection fails later.
+EDGE_ALONE = ["wrong-domain", "rights-of-queue-pairs", "no-receive", "lists-that-wrap"]
+# Libraries of the system whose names ours must have, each with its version. Debian's package librdmacm1 is one that
+# perftest needs.
+SYSTEM = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"]
+LIBRARIES = {"libibverbs": "libibverbs.so.1", "librdmacm": "librdmacm.so.1"}
+# A network of one's own, without root.
+NETWORK = ["unshare", "--user", "--map-root-user", "--net"]
+
+
+def run_devices(session, place):
+    """What programs are told of devices: by the library, and by files."""
+    session.run_alone(place, "ibv_devices", ["ibv_devices"], ["weft0"])
+    wanted = ["hca_id:\tweft0", "PORT_ACTIVE", "Ethernet", "RoCE v2", "max_qp_rd_atom:"]
+    session.run_alone(place, "ibv_devinfo", ["ibv_devinfo", "-v"], wanted)
+    wanted = ["CA 'weft0'", "Number of ports: 1", "State: Active", "Physical state: LinkUp", "Link layer: Ethernet"]
+    session.run_alone(place, "ibstat", ["ibstat"], wanted)
+    session.run_alone(place, "ibstat-l", ["ibstat", "-l"], ["weft0"])
+    wanted = ["device 'weft0' port 1", "0000:0000:0000:0000:0000:ffff:", "4: ACTIVE", "Ethernet"]
+    session.run_alone(place, "ibstatus", ["ibstatus"], wanted)
+    session.run_alone(place, "files", ["sh", "-c", FILES], ["uverbs0 weft0 /dev/null infiniband RoCE v2"])
+    session.run_alone(place, "refused", ["ibv_xsrq_pingpong", "-g", "0"], [], code=1)
+
+
+# By the paths that NCCL, UCX, Mooncake and pyverbs follow.
+FILES = """set -e
+cd /sys/class/infiniband/weft0/device/net/*
+[ -c /dev/infiniband/uverbs0 ] && [ -r /dev/infiniband/uverbs0 ]
+[ "$(cat /sys/class/infiniband/weft0/ports/1/gid_attrs/ndevs/0)" = "$(ls /sys/class/infiniband/weft0/device/net)" ]
+hardware=$(realpath /sys/class/infiniband/weft0/../..)
+echo $(ls /sys/class/infiniband_verbs | grep uverbs) $(cat /sys/class/infiniband_verbs/uverbs0/ibdev) \
+    $(readlink /dev/infiniband/uverbs0) $(ls $hardware | grep 'band$') \
+    $(cat /sys/class/infiniband/weft0/ports/1/gid_attrs/types/0)
+"""
+
+
+def run_names(session):
+    """Whether our libraries export each name and version that the system's export."""
+    for label, file in LIBRARIES.items():
+        name = f"names/{label}"
+        if not session.wanted(name):
+            continue
+        began = time.monotonic()
+        paths = [os.path.join(folder, file) for folder in SYSTEM]
+        system = next((path for path in paths if os.path.exists(path)), None)
+        if system is None:
+            session.report.add("skipped", name, 0, f"this system has no {file}")
+            continue
+        own = exported(os.path.join(verbs_folder(session.arguments), file))
+        # Those of the ABI between libibverbs and drivers of the system's own version are another matter.
+        missing = sorted(one for one in exported(system) - own if "PRIVATE" not in one)
+        reason = f"not exported: {' '.join(missing)}" if missing or not own else ""
+        session.report.add("failed" if reason else "passed", name, time.monotonic() - began, reason)
+
+
+def run_contract(session, place, left_out):
+    """Programs that break the rules of libibverbs get errors, and live."""
+    words = ["-x", *left_out] if left_out else []
+    session.run_built(place, "contract", "contract/contract.c", words, ["passed thousand-queue-pairs"])
+
+
+def run_pyverbs(session, place):
+    if session.wanted("pyverbs"):
+        pyverbs.run(place.command(place.client, []), place.environment, session.report)
+
+
+def run_manager(session, place):
+    """Programs that connect by rdma_cm are told that it is not built, each name once."""
+    wanted = ["rdma_create_event_channel: the connection manager is not built yet"]
+    session.run_alone(place, "manager", ["ib_send_lat", "-F", "-R", "-n", "10", "-p", "18999"], wanted, code=1)
+
+
+def run_perf(session, place):
+    """The experiment that measures these programs beside Weft's own client."""
+    words = [session.arguments.weft, "perf", "verbs", "--quick", "--launches", "1", "--timeout", "3600"]
+    session.run_alone(place, "perf", words, ["perftest", "atomic", "write", "read", "send"])
+
+
+def run_six(session, place):
+    """A ping-pong in a network whose only address is that of IPv6's loopback."""
+    pingpong = "ibv_rc_pingpong -g 0 -n 500 -c"
+    script = (f"ip link set lo up; ip addr del 127.0.0.1/8 dev lo; {pingpong} & "
+              f"until {pingpong} ::1; do sleep 0.2; done; wait")
+    run_in_network(session, place, "six", script, ["GID ::1", "iters in"])
+
+
+def run_in_network(session, place, name, script, wanted):
+    """A script in a network of its own: devices are those that it makes before it runs programs."""
+    if not session.wanted(f"{place.name}/{name}"):
+        return
+    if subprocess.run([*NETWORK, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        session.report.add("skipped", f"{place.name}/{name}", 0, "no user namespaces here")
+        return
+    session.run_alone(place, name, [*NETWORK, "sh", "-c", script], wanted)
+
+
+def verbs_folder(arguments):
+    """Where our libraries are: it comes first among the folders of libraries that `weft run` sets."""
+    shown = subprocess.run([arguments.weft, "run", "--print"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    line = next(line for line in shown.splitlines() if line.startswith("export LD_LIBRARY_PATH="))
+    return line.split("=", 1)[1].strip("'").split(":")[0]
+
+
+def exported(library):
+    """Names with their versions, as NAME@VERSION; default versions and others alike."""
+    shown = subprocess.run(["nm", "-D", "--defined-only", library], stdout=subprocess.PIPE, text=True, check=True)
+    names = (line.split()[-1] for line in shown.stdout.splitlines())
+    return {name.replace("@@", "@") for name in names if "@" in name}
