@@ -68,6 +68,13 @@ def run_contract(session, place, left_out):
     session.run_built(place, "contract", "contract/contract.c", words, ["passed thousand-queue-pairs"])
 
 
+def run_wild(session, place, seconds):
+    """A caller that keeps to no rule. Its seed is another each time; what it says has it."""
+    seed = session.arguments.seed if session.arguments.seed is not None else time.time_ns() // 1000000
+    words = ["--seed", str(seed), "--seconds", str(seconds)]
+    session.run_built(place, "wild", "wild/wild.c", words, ["passed "], limit=120 + seconds)
+
+
 def run_pyverbs(session, place):
     if session.wanted("pyverbs"):
         pyverbs.run(place.command(place.client, []), place.environment, session.report)
