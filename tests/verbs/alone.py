@@ -75,6 +75,13 @@ def run_wild(session, place, seconds):
     session.run_built(place, "wild", "wild/wild.c", words, ["passed "], limit=120 + seconds)
 
 
+def run_killed(session, place):
+    """Processes that are killed while they connect."""
+    seed = session.arguments.seed if session.arguments.seed is not None else 1
+    session.run_built(place, "killed", "killed/killed.c", ["--seed", str(seed)], ["passed all that were killed"],
+                      limit=300)
+
+
 def run_pyverbs(session, place):
     if session.wanted("pyverbs"):
         pyverbs.run(place.command(place.client, []), place.environment, session.report)
