@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 
+import bindings
 import pyverbs
 
 # Cases of contract/contract.c whose rules hold over Edge alone: elsewhere a Write or Send succeeds when its bytes have
@@ -85,6 +86,20 @@ def run_killed(session, place):
 def run_pyverbs(session, place):
     if session.wanted("pyverbs"):
         pyverbs.run(place.command(place.client, []), place.environment, session.report)
+
+
+def run_bindings(session, place):
+    """Programs over the crate `ibverbs`."""
+    if not session.wanted(f"{place.name}/crate"):
+        return
+    program, example, reason = bindings.build()
+    if reason:
+        session.report.add("skipped", f"{place.name}/crate", 0, reason)
+        return
+    session.run_alone(place, "crate", [program], ["passed all 6"])
+    # The crate's own: it takes the second GID, so the loopback gets a second address.
+    script = f"ip link set lo up; ip addr add 127.0.0.2/8 dev lo; exec {example}"
+    run_in_network(session, place, "crate-example", script, ["sent", "received"])
 
 
 def run_manager(session, place):
