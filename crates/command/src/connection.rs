@@ -113,7 +113,7 @@ impl StreamOptions {
     }
 
     fn extensions(&self) -> Extensions {
-        if self.plain { Extensions::none() } else { Extensions::all() }
+        if self.plain { Extensions::none() } else { Extensions::usual() }
     }
 
     /// What the options leave open is as the environment sets it.

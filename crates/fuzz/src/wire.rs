@@ -6,7 +6,7 @@ use weft_wire::message::{Confirmation, Hello, MAX_HELLO_LENGTH, Refusal, Verdict
 use weft_wire::mpa::{
     self, ENHANCED_LENGTH, Enhanced, START_HEADER_LENGTH, StartHeader, StartKind, marker, marker_pointer,
 };
-use weft_wire::rdmap::{AtomicCode, AtomicRequest, AtomicResponse, Control, Opcode, ReadRequest};
+use weft_wire::rdmap::{AtomicCode, AtomicRequest, AtomicResponse, Control, Opcode, ReadRequest, Receipt};
 use weft_wire::terminate::{Terminate, TerminateCode, TerminatedSegment};
 
 /// Reads the bytes as each kind of header. Nothing may panic, and what could be read must read the same after it was
@@ -76,6 +76,10 @@ fn rdmap_messages(data: &[u8]) {
     }
     if let Some(bytes) = data.first_chunk() {
         assert_eq!(AtomicResponse::parse(bytes).emit(), *bytes);
+    }
+    if let Some(bytes) = data.first_chunk() {
+        let receipt = Receipt::parse(bytes);
+        assert_eq!(Receipt::parse(&receipt.emit()), receipt);
     }
     if let Some(Ok(request)) = data.first_chunk().map(AtomicRequest::parse) {
         assert_eq!(AtomicRequest::parse(&request.emit()), Ok(request));

@@ -229,7 +229,7 @@ fn a_request_in_full() {
         ord: 6,
         ..Offer::default()
     };
-    let private = b"\xc0\x05\x40\x06app\xf7WeftReq\x01\x07\x00\x13";
+    let private = b"\xc0\x05\x40\x06app\xf7WeftReq\x01\x87\x00\x13";
     assert_eq!(start(offer, b"app").1[..], frame(REQUEST, 0x50, 2, private));
 }
 
@@ -487,7 +487,7 @@ fn a_record_sent_back_by_an_application_agrees_nothing() {
 #[test]
 fn a_record_that_was_not_asked_for_is_data() {
     let plain = Offer { revision: 1, ..Offer::default() };
-    let reply = frame(REPLY, 0, 1, b"\xf7WeftRep\x01\x07\x00\x0c");
+    let reply = frame(REPLY, 0, 1, b"\xf7WeftRep\x01\x87\x00\x0c");
     let (agreement, _) = agreement_of(start(plain, &[]).0, &reply).expect("a reply");
     assert_eq!((agreement.private_data(), agreement.extensions), (&reply[20..], Extensions::none()));
     let (agreement, _) =
@@ -559,8 +559,8 @@ fn an_older_weft_gets_the_standards_spacing() {
         frame[features] &= 0x03;
     }
     for (first, second) in MARKERS.into_iter().flat_map(|first| MARKERS.map(|second| (first, second))) {
-        let offer = Offer { extensions: Extensions::all(), ..Offer::default() };
-        let older = Extensions { marker_spacing: false, ..Extensions::all() };
+        let offer = Offer { extensions: Extensions::usual(), ..Offer::default() };
+        let older = Extensions { marker_spacing: false, ..Extensions::usual() };
         let (initiator, responder) =
             (Offer { receive_markers: first, ..offer }, Offer { receive_markers: second, ..offer });
         let standard = (second.and(MARKERS[1]), first.and(MARKERS[1]));
@@ -583,7 +583,7 @@ fn an_older_weft_gets_the_standards_spacing() {
 #[test]
 fn a_plain_peer_gets_the_standards_spacing() {
     for wish in MARKERS {
-        let offer = Offer { revision: 1, receive_markers: wish, extensions: Extensions::all(), ..Offer::default() };
+        let offer = Offer { revision: 1, receive_markers: wish, extensions: Extensions::usual(), ..Offer::default() };
         for (flags, theirs) in [(0x40, None), (0xc0, MARKERS[1])] {
             let (agreement, _) = agreement_of(start(offer, &[]).0, &frame(REPLY, flags, 1, b"plain")).expect("a reply");
             assert_eq!((agreement.send_markers, agreement.receive_markers), (theirs, wish.and(MARKERS[1])));
@@ -598,7 +598,7 @@ fn a_plain_peer_gets_the_standards_spacing() {
 /// A responder that keeps another spacing than it was asked for, or none, is taken to send the standard's.
 #[test]
 fn a_spacing_that_is_not_confirmed_is_not_used() {
-    let offer = Offer { revision: 1, extensions: Extensions::all(), ..Offer::default() };
+    let offer = Offer { revision: 1, extensions: Extensions::usual(), ..Offer::default() };
     for (wish, code) in [(MarkerSpacing::Kilobyte, 1), (MarkerSpacing::TwoKilobytes, 2)] {
         let offer = Offer { receive_markers: Some(wish), ..offer };
         assert_eq!(start(offer, &[]).1[20 + 9], 0x07 | code << 3, "the request says what is wanted");
@@ -622,7 +622,7 @@ fn a_spacing_that_is_not_confirmed_is_not_used() {
 /// The Terminate of a start-up that fails is framed as the responder wants it.
 #[test]
 fn a_terminate_of_the_start_up_has_the_agreed_spacing() {
-    let offer = Offer { ird: 4, extensions: Extensions::all(), ..Offer::default() };
+    let offer = Offer { ird: 4, extensions: Extensions::usual(), ..Offer::default() };
     let responder = Offer { ord: 9, receive_markers: Some(MarkerSpacing::Kilobyte), ..offer };
     let (request, _) = request_of(responder, &start(Offer { ird: 9, ..offer }, &[]).1).expect("a request");
     let (_, reply) = request.accept(&[]).expect("fits");
@@ -653,7 +653,7 @@ proptest! {
             rest[1] %= 2;
         }
         let ready_to_receive = peer_to_peer.then(ReadyKinds::all);
-        let offer = Offer { ready_to_receive, extensions: Extensions::all(), ..Offer::default() };
+        let offer = Offer { ready_to_receive, extensions: Extensions::usual(), ..Offer::default() };
         if let Step::Done((request, consumed)) = Responder::new(offer).handle(&bytes) {
             prop_assert!(consumed <= bytes.len() && request.private_data().len() <= 512);
             prop_assert!(request.accept(b"fine").is_ok());

@@ -34,10 +34,12 @@ pub(crate) mod arming;
 pub(crate) mod constants;
 mod pressure;
 mod spin;
+mod starved;
 mod take_over;
 mod yielding;
 
 pub(crate) use pressure::Pressure;
 pub(crate) use spin::{Next, SpinHistory, SpinPolicy, WaiterHint};
+pub(crate) use starved::Starved;
 pub(crate) use take_over::TakeOver;
 pub(crate) use yielding::YieldPolicy;

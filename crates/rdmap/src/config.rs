@@ -40,6 +40,12 @@ pub struct StreamConfig {
     /// Whether both sides agreed to use the operations of RFC 7306. Without, they are never sent, and taken for errors
     /// when they come.
     pub extensions: bool,
+    /// Whether both sides agreed to tell each other which messages have a receive and which are in place
+    /// ([`weft_wire::rdmap::Receipt`]). Then a Send or immediate data waits here, in the queue of requests, until the
+    /// peer has promised a receive ([`Stream::grant`](crate::Stream::grant)), and requests that are not answered
+    /// complete when the peer has acknowledged them. For a stream below that keeps the order of segments or brings it
+    /// about again.
+    pub receipts: bool,
     /// The most segments that are placed before their turn. At the limit further ones wait
     /// ([`Later::Early`](crate::Later)).
     pub reorder_limit: usize,

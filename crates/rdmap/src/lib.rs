@@ -25,6 +25,7 @@ mod config;
 mod inline;
 mod lifecycle;
 mod order;
+mod receipts;
 mod request;
 mod requester;
 mod responder;

@@ -270,22 +270,34 @@ pub struct ReceiveRequest {
 /// Where a stream takes receive requests from: a queue of its own, or one that is shared by several streams.
 /// Whoever hands out a request hands over the pin of its memory with it.
 pub trait ReceiveSource {
-    /// The next request, if there is one.
+    /// The next request, if there is one that was promised to no stream.
     fn take(&mut self) -> Option<ReceiveRequest>;
+
+    /// Promises requests that wait to this stream: at least as many as are `wanted`, if there are as many that were
+    /// promised to no stream; more of them only where [`ReceiveSource::is_generous`]. Returns how many.
+    fn promise(&mut self, wanted: u32) -> u32;
+
+    /// Whether all requests are for this stream, so that more may be promised than its peer wants just now.
+    fn is_generous(&self) -> bool;
+
+    /// The next request, for a stream that takes one of those that were promised to it.
+    fn take_promised(&mut self) -> Option<ReceiveRequest>;
 }
 
-/// Receive requests in the order in which they were posted.
+/// Receive requests of one stream in the order in which they were posted.
 #[derive(Debug)]
 pub struct ReceiveQueue {
     waiting: VecDeque<ReceiveRequest>,
     depth: usize,
+    /// So many of them were promised.
+    promised: usize,
 }
 
 impl ReceiveQueue {
     /// An empty queue for up to `depth` requests.
     #[must_use]
     pub fn new(depth: usize) -> Self {
-        Self { waiting: VecDeque::with_capacity(depth.min(FIRST_PLACES)), depth }
+        Self { waiting: VecDeque::with_capacity(depth.min(FIRST_PLACES)), depth, promised: 0 }
     }
 
     /// Adds a request. Its memory is pinned already.
@@ -316,6 +328,21 @@ impl ReceiveQueue {
 impl ReceiveSource for ReceiveQueue {
     fn take(&mut self) -> Option<ReceiveRequest> {
         self.waiting.pop_front()
+    }
+
+    fn promise(&mut self, _: u32) -> u32 {
+        let count = self.waiting.len() - self.promised;
+        self.promised = self.waiting.len();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    fn is_generous(&self) -> bool {
+        true
+    }
+
+    fn take_promised(&mut self) -> Option<ReceiveRequest> {
+        self.promised = self.promised.saturating_sub(1);
+        self.take()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use weft_base::{Gather, MessageNumber, Stag};
 use weft_wire::ddp;
-use weft_wire::rdmap::{AtomicRequest, AtomicResponse, Opcode, ReadRequest};
+use weft_wire::rdmap::{AtomicRequest, AtomicResponse, Opcode, ReadRequest, Receipt};
 use weft_wire::terminate::Terminate;
 
 use crate::request::RequestFlags;
@@ -198,6 +198,10 @@ pub(crate) enum Effect {
     AtomicResponse {
         number: MessageNumber,
         response: AtomicResponse,
+    },
+    Receipt {
+        number: MessageNumber,
+        receipt: Receipt,
     },
     Terminate(Terminate),
     /// It has taken effect before its turn.

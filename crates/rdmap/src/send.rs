@@ -22,12 +22,25 @@ pub(crate) struct Entry {
     given: bool,
     /// Segments given out that the stream below may still read.
     out: u32,
-    /// The peer's answer was delivered. True from the start for what is not answered.
+    /// The peer's answer was delivered, or its acknowledgement where it acknowledges messages. True from the start for
+    /// what is neither.
     answered: bool,
     status: Status,
+    /// Where the peer acknowledges messages: how many it has acknowledged when this is in place.
+    mark: u64,
 }
 
 impl Entry {
+    /// It is in place at the peer when that has acknowledged so many messages.
+    pub(crate) fn set_mark(&mut self, mark: u64) {
+        self.mark = mark;
+    }
+
+    /// Whether none of it was given out.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.formed == 0 && !self.write_formed && self.number.is_none()
+    }
+
     fn is_done(&self) -> bool {
         // RFC 5040 section 5.5, rule 14: complete when DDP says so, which is when the stream below answers for it (RFC
         // 5041 section 5.4); rule 19: a read when its response was delivered. That shows that the request has arrived,
@@ -50,19 +63,35 @@ pub(crate) struct SendQueue {
     first: u64,
     /// Position in the ring of the one that is given out next.
     next: usize,
+    /// Position in the ring of the first one that the peer's last acknowledgement does not cover.
+    acknowledged: usize,
     depth: usize,
+    /// The peer acknowledges what it does not answer.
+    awaits_acknowledgements: bool,
 }
 
 impl SendQueue {
     pub(crate) fn new(depth: usize) -> Self {
-        Self { ring: VecDeque::with_capacity(depth.min(FIRST_PLACES)), first: 0, next: 0, depth }
+        Self {
+            ring: VecDeque::with_capacity(depth.min(FIRST_PLACES)),
+            first: 0,
+            next: 0,
+            acknowledged: 0,
+            depth,
+            awaits_acknowledgements: false,
+        }
+    }
+
+    /// The same, with a peer that acknowledges what it does not answer.
+    pub(crate) fn acknowledged(self, awaits_acknowledgements: bool) -> Self {
+        Self { awaits_acknowledgements, ..self }
     }
 
     pub(crate) fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
         if self.ring.len() == self.depth {
             return Err(PostError::QueueFull { depth: self.depth });
         }
-        let answered = !request.operation.is_answered();
+        let answered = !self.awaits_acknowledgements && !request.operation.is_answered();
         self.ring.push_back(Entry {
             request,
             formed: 0,
@@ -72,6 +101,7 @@ impl SendQueue {
             out: 0,
             answered,
             status: Status::Success,
+            mark: 0,
         });
         Ok(())
     }
@@ -91,6 +121,7 @@ impl SendQueue {
             out: 1,
             answered: true,
             status: Status::Success,
+            mark: 0,
         });
         self.next = self.ring.len();
         self.first + self.next as u64 - 1
@@ -133,6 +164,32 @@ impl SendQueue {
             entry.out += 1;
             entry.given = whole;
             self.next += usize::from(whole);
+        }
+    }
+
+    /// Messages that wait for a receive of the peer and have no number yet: no more than are posted.
+    pub(crate) fn unnumbered(&self) -> u32 {
+        let waiting = self.ring.range(self.next..).filter(|entry| entry.number.is_none());
+        waiting.filter(|entry| entry.request.operation.takes_receive()).count() as u32
+    }
+
+    /// Whether half of the places are taken.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.ring.len() * 2 >= self.depth
+    }
+
+    /// The peer has so many messages in place.
+    pub(crate) fn on_acknowledged(&mut self, placed: u64) {
+        while self.acknowledged < self.next
+            && let Some(entry) = self.ring.get_mut(self.acknowledged)
+        {
+            if !entry.request.operation.is_answered() {
+                if entry.mark > placed {
+                    break;
+                }
+                entry.answered = true;
+            }
+            self.acknowledged += 1;
         }
     }
 
@@ -202,6 +259,7 @@ impl SendQueue {
         self.ring.pop_front();
         self.first += 1;
         self.next = self.next.saturating_sub(1);
+        self.acknowledged = self.acknowledged.saturating_sub(1);
         Some(completion)
     }
 

@@ -4,6 +4,7 @@ mod deliver;
 mod ordered;
 mod outgoing;
 mod placing;
+mod receipts;
 mod receive;
 mod stalled;
 mod transmit;
@@ -21,6 +22,7 @@ use crate::completion::{Completion, Status};
 use crate::config::{ReadyKind, Role, StreamConfig};
 use crate::lifecycle::{Action, Closed, StreamError};
 use crate::order::Order;
+use crate::receipts::Receipts;
 use crate::request::{Operation, PostError, ReceiveSource, SendRequest};
 use crate::requester::{Awaits, Requester};
 use crate::responder::Responder;
@@ -76,6 +78,8 @@ pub struct Stream {
     /// The next message may be the zero-length Send that says ready-to-receive.
     awaits_ready_send: bool,
     placing: Placing,
+    /// Credits and acknowledgements, where both sides have agreed on them.
+    receipts: Option<Box<Receipts>>,
     /// Unsignaled successes that nobody has asked about yet.
     silent: usize,
 }
@@ -103,7 +107,7 @@ impl Stream {
             is_provisional: false,
             close_send_due: false,
             abort_due: false,
-            sends: SendQueue::new(config.send_depth),
+            sends: SendQueue::new(config.send_depth).acknowledged(config.receipts),
             requester: Requester::new(config.ord, seed),
             responder: Responder::new(ird),
             outgoing: Outgoing::new(ready, config.responder_waits && config.role == Role::Responder),
@@ -111,12 +115,13 @@ impl Stream {
             abandoned: None,
             order: Order::new(config.reorder_limit),
             ahead: Ahead::default(),
-            receives: Receives::new(config.receive_depth),
+            receives: Receives::new(config.receive_depth).promised(config.receipts),
             put_off_at: None,
             holds_requests: false,
             written: Written::default(),
             awaits_ready_send: config.role == Role::Responder && config.ready_to_receive == Some(ReadyKind::Send),
             placing: Placing::new(config.lower.placements),
+            receipts: receipts::begin(&config),
             silent: 0,
             config,
             registry,
@@ -223,6 +228,9 @@ impl Stream {
             && self.silent == 0
             && self.sends.oldest_done().is_none()
             && self.receives.oldest_done().is_none()
+            && !self.wants_grant()
+            // How long that may last is for the caller to watch.
+            && !self.lacks_credit()
             && !self.can_transmit()
     }
 
@@ -283,8 +291,11 @@ impl Stream {
         }
         // Between two frames, but not between two messages: what has come of this one will never be whole.
         if how == Closed::NoReceive {
-            let takes_receive = |_, entry: &Entry| entry.request.operation.takes_receive();
-            self.sends.fail_first(Status::NoReceive, takes_receive);
+            // Where it waits here, nothing of it has gone out.
+            let is_here = self.receipts.is_some();
+            self.sends.fail_first(Status::NoReceive, |_, entry: &Entry| {
+                entry.request.operation.takes_receive() && (!is_here || entry.is_untouched())
+            });
         }
         let is_within = how == Closed::Graceful && (self.written.is_open() || self.receives.is_within());
         let how = if is_within { Closed::MidMessage } else { how };
@@ -360,7 +371,7 @@ impl Stream {
 
     /// Moves on when closing was asked for and nothing is left to send or to wait for.
     fn check_drained(&mut self) {
-        if self.state == State::Draining && self.is_idle() {
+        if self.state == State::Draining && self.is_idle() && !self.is_receipt_due() {
             self.state = self.state.on(Event::Drained);
             self.close_send_due = true;
         }

@@ -36,6 +36,10 @@ pub(crate) struct Receives {
     first: Option<(Opcode, u32)>,
     /// The first message that was put off because there was no request for it, and has not been let go on since.
     put_off: Option<MessageNumber>,
+    /// Requests are those that were promised.
+    are_promised: bool,
+    /// Requests that were taken so far.
+    taken: u32,
 }
 
 /// Why there is no place.
@@ -58,7 +62,24 @@ impl Receives {
             filled: 0,
             first: None,
             put_off: None,
+            are_promised: false,
+            taken: 0,
         }
+    }
+
+    /// The same, whose requests are those that were promised ([`ReceiveSource::take_promised`]).
+    pub(crate) fn promised(self, are_promised: bool) -> Self {
+        Self { are_promised, ..self }
+    }
+
+    /// The number of the message that is being delivered, or comes next.
+    pub(crate) fn number(&self) -> MessageNumber {
+        self.number
+    }
+
+    /// How many requests were taken so far, wrapping after 2^32.
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken
     }
 
     /// Whether the message of this number may go without a receive request: it is the next one, nothing of it has come,
@@ -121,11 +142,13 @@ impl Receives {
     /// Takes requests until there is one for the message at `index`.
     fn assign(&mut self, index: usize, number: MessageNumber, source: &mut dyn ReceiveSource) -> Result<(), Missing> {
         while self.assigned.len() <= index {
-            let Some(ReceiveRequest { id, sink }) = source.take() else {
+            let taken = if self.are_promised { source.take_promised() } else { source.take() };
+            let Some(ReceiveRequest { id, sink }) = taken else {
                 self.put_off(number);
                 // RFC 5041 section 7.1, check 2.
                 return Err(Missing::Violation(Violation::NoBuffer { queue: queue::SEND, number }));
             };
+            self.taken = self.taken.wrapping_add(1);
             self.assigned.push_back(Assigned { id, sink, length: sink.length(), status: Status::Success });
         }
         Ok(())

@@ -110,6 +110,36 @@ pub enum Violation {
         /// MSN.
         number: MessageNumber,
     },
+    /// A message for which no receive request was promised, where messages wait for that at their sender.
+    NoCredit {
+        /// MSN.
+        number: MessageNumber,
+        /// The first message that has no promise.
+        limit: MessageNumber,
+    },
+    /// A receipt that takes back a promise, or promises more than half of all numbers.
+    CreditLimit {
+        /// The first message that it says may not come.
+        limit: MessageNumber,
+        /// The same of the receipt before it.
+        least: MessageNumber,
+    },
+    /// A receipt that wants promises for messages that have come.
+    CreditDemand {
+        /// The first message that it wants none for.
+        wanted: MessageNumber,
+        /// The message that comes next.
+        least: MessageNumber,
+    },
+    /// A receipt that takes back an acknowledgement, or acknowledges what was not sent.
+    Acknowledgement {
+        /// Messages that it acknowledges, of all that were sent.
+        placed: u64,
+        /// Those that were acknowledged before.
+        least: u64,
+        /// Those that were sent.
+        most: u64,
+    },
     /// The message is longer than its buffer.
     TooLong {
         /// QN.
@@ -216,13 +246,16 @@ impl Violation {
             | Self::Model(_)
             | Self::Inconsistent { .. }
             | Self::AtomicCode(_) => Code::OperationOpcode,
-            Self::MessageLength { .. } | Self::ResponseEnd { .. } | Self::AtomicIdentifier { .. } => {
-                Code::OperationUnspecified
-            }
+            Self::MessageLength { .. }
+            | Self::ResponseEnd { .. }
+            | Self::AtomicIdentifier { .. }
+            | Self::CreditLimit { .. }
+            | Self::CreditDemand { .. }
+            | Self::Acknowledgement { .. } => Code::OperationUnspecified,
             Self::Queue { .. } => Code::UntaggedQueue,
             Self::Number { .. } => Code::UntaggedNumberRange,
             Self::Offset { .. } => Code::UntaggedOffset,
-            Self::NoBuffer { .. } | Self::TooManyRequests { .. } => Code::UntaggedNoBuffer,
+            Self::NoBuffer { .. } | Self::NoCredit { .. } | Self::TooManyRequests { .. } => Code::UntaggedNoBuffer,
             Self::TooLong { .. } => Code::UntaggedTooLong,
             Self::UnknownSink(_) => Code::TaggedInvalidStag,
             Self::ResponseRange { .. } => Code::TaggedBounds,
@@ -322,6 +355,24 @@ impl fmt::Display for Violation {
                     "no receive request for message {} on queue {queue}: post more before the peer sends",
                     number.0
                 )
+            }
+            Self::NoCredit { number, limit } => write!(
+                f,
+                "message {} on queue 0 came without a credit: receives were promised for those before {}",
+                number.0, limit.0
+            ),
+            Self::CreditLimit { limit, least } => write!(
+                f,
+                "a receipt says that messages before {} may be sent, which is less than {} before, or 2^31 ahead",
+                limit.0, least.0
+            ),
+            Self::CreditDemand { wanted, least } => write!(
+                f,
+                "a receipt wants receives for messages before {}, of which all have come: the next is {}",
+                wanted.0, least.0
+            ),
+            Self::Acknowledgement { placed, least, most } => {
+                write!(f, "a receipt acknowledges {placed} messages: {most} were sent, and {least} acknowledged before")
             }
             Self::TooLong { queue, end, buffer } => {
                 write!(f, "a message of at least {end} bytes on queue {queue}, its buffer has {buffer}")

@@ -36,7 +36,7 @@ pub struct PairOptions {
 
 impl Default for PairOptions {
     fn default() -> Self {
-        let mpa = MpaOffer { extensions: Extensions::all(), ..MpaOffer::default() };
+        let mpa = MpaOffer { extensions: Extensions::usual(), ..MpaOffer::default() };
         let offer = Offer { mpa, ..Offer::default() };
         Self {
             settings: Settings::default(),

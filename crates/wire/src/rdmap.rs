@@ -1,6 +1,6 @@
 //! RDMAP: the control byte, and the messages that RDMAP itself reads (RFC 5040 section 4, RFC 7306 sections 4 to 6).
 
-use weft_base::Stag;
+use weft_base::{MessageNumber, Stag};
 
 use crate::bytes::{read_u32, read_u64, write_u32, write_u64};
 
@@ -17,6 +17,8 @@ pub mod queue {
     pub const TERMINATE: u32 = 2;
     /// Atomic responses.
     pub const ATOMIC_RESPONSE: u32 = 3;
+    /// Receipts, between Weft peers that have agreed on them.
+    pub const RECEIPT: u32 = 4;
 }
 
 /// What a message is (RFC 5040 section 4.2, RFC 7306 section 4).
@@ -47,10 +49,12 @@ pub enum Opcode {
     AtomicRequest = 10,
     /// Atomic Response (RFC 7306).
     AtomicResponse = 11,
+    /// [`Receipt`]: no standard has it, and only Weft peers that have agreed on receipts send it.
+    Receipt = 12,
 }
 
 impl Opcode {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Write,
         Self::ReadRequest,
         Self::ReadResponse,
@@ -63,6 +67,7 @@ impl Opcode {
         Self::ImmediateSolicited,
         Self::AtomicRequest,
         Self::AtomicResponse,
+        Self::Receipt,
     ];
 
     /// Whether messages of this kind travel in tagged segments (RFC 5040 figure 4).
@@ -85,9 +90,15 @@ impl Opcode {
             Self::ReadRequest | Self::AtomicRequest => Some(queue::READ_REQUEST),
             Self::Terminate => Some(queue::TERMINATE),
             Self::AtomicResponse => Some(queue::ATOMIC_RESPONSE),
+            Self::Receipt => Some(queue::RECEIPT),
         }
     }
 }
+
+/// A bit of RDMAP's byte that the standard reserves and no receiver reads (RFC 5040 section 4.1). Between Weft peers
+/// that have agreed on receipts it asks in the last segment of a message for a [`Receipt`] that acknowledges the
+/// message.
+pub const ASKS_RECEIPT: u8 = 0x20;
 
 /// RDMAP's byte in each DDP header: version and opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,14 +344,70 @@ impl AtomicResponse {
     }
 }
 
+/// What an end says of the messages of its peer, and of its own that wait: the payload of a message that only Weft
+/// peers send, and only if both have offered it in the start-up. All counts go on from the start of the connection, so
+/// that one receipt says what all before it have said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// A receipt is wanted for all that was sent before this.
+    pub asks: bool,
+    /// The first message of queue 0 that the receiver of this may not send yet: all before it have a receive.
+    pub limit: MessageNumber,
+    /// The first message of queue 0 for which the sender of this has no request: those before it are sent, or wait for
+    /// the limit.
+    pub wanted: MessageNumber,
+    /// Writes, Sends and immediate data of the receiver of this that are whole and in place.
+    pub placed: u64,
+}
+
+/// Where each field of a receipt begins, in bytes.
+mod receipt {
+    pub(super) const FLAGS: usize = 0;
+    pub(super) const LIMIT: usize = 4;
+    pub(super) const WANTED: usize = 8;
+    pub(super) const PLACED: usize = 12;
+}
+
+/// The flag of a receipt that asks for one. The others are written zero and not read.
+const ASKS: u8 = 0x01;
+
+impl Receipt {
+    /// Bytes on the wire.
+    pub const LENGTH: usize = 20;
+
+    /// Reads it.
+    #[must_use]
+    pub fn parse(bytes: &[u8; Self::LENGTH]) -> Self {
+        use receipt as field;
+        Self {
+            asks: bytes[field::FLAGS] & ASKS != 0,
+            limit: MessageNumber(read_u32(bytes, field::LIMIT)),
+            wanted: MessageNumber(read_u32(bytes, field::WANTED)),
+            placed: read_u64(bytes, field::PLACED),
+        }
+    }
+
+    /// Writes it.
+    #[must_use]
+    pub fn emit(&self) -> [u8; Self::LENGTH] {
+        use receipt as field;
+        let mut bytes = [0; Self::LENGTH];
+        bytes[field::FLAGS] = if self.asks { ASKS } else { 0 };
+        write_u32(&mut bytes, field::LIMIT, self.limit.0);
+        write_u32(&mut bytes, field::WANTED, self.wanted.0);
+        write_u64(&mut bytes, field::PLACED, self.placed);
+        bytes
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    /// Opcode, control byte, whether tagged, queue: figure 4 of RFC 5040 and figure 2 of RFC 7306.
-    const OPCODES: [(Opcode, u8, Option<u32>); 12] = [
+    /// Opcode, control byte, whether tagged, queue: figure 4 of RFC 5040, figure 2 of RFC 7306, and our own.
+    const OPCODES: [(Opcode, u8, Option<u32>); 13] = [
         (Opcode::Write, 0x40, None),
         (Opcode::ReadRequest, 0x41, Some(1)),
         (Opcode::ReadResponse, 0x42, None),
@@ -353,6 +420,7 @@ mod tests {
         (Opcode::ImmediateSolicited, 0x49, Some(0)),
         (Opcode::AtomicRequest, 0x4a, Some(1)),
         (Opcode::AtomicResponse, 0x4b, Some(3)),
+        (Opcode::Receipt, 0x4c, Some(4)),
     ];
 
     #[test]
@@ -369,7 +437,7 @@ mod tests {
     fn every_control_byte_is_read_or_refused_for_the_right_reason() {
         for byte in 0..=u8::MAX {
             let expected = match (byte >> 6, byte & 0x0f) {
-                (1, code) if code < 12 => Ok(Control { opcode: OPCODES[usize::from(code)].0 }),
+                (1, code) if code < 13 => Ok(Control { opcode: OPCODES[usize::from(code)].0 }),
                 (1, code) => Err(ControlError::Opcode(code)),
                 (version, _) => Err(ControlError::Version(version)),
             };
@@ -392,6 +460,34 @@ mod tests {
         ];
         assert_eq!(request.emit(), bytes);
         assert_eq!(ReadRequest::parse(&bytes), request);
+    }
+
+    #[test]
+    fn exact_bytes_of_a_receipt_both_ways() {
+        let receipt = Receipt {
+            asks: true,
+            limit: MessageNumber(0x0102_0304),
+            wanted: MessageNumber(0x1112_1314),
+            placed: 0x2122_2324_2526_2728,
+        };
+        let mut bytes = [
+            0x01, 0x00, 0x00, 0x00, 0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26,
+            0x27, 0x28,
+        ];
+        assert_eq!(receipt.emit(), bytes);
+        assert_eq!(Receipt::parse(&bytes), receipt);
+        bytes[..4].copy_from_slice(&[0xff; 4]);
+        assert_eq!(Receipt::parse(&bytes), receipt, "what is reserved is not read");
+        // The vector of docs/wire.md.
+        let receipt = Receipt { limit: MessageNumber(5), wanted: MessageNumber(7), placed: 7, ..receipt };
+        assert_eq!(receipt.emit(), [1, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7]);
+    }
+
+    #[test]
+    fn the_bit_that_asks_for_a_receipt_is_one_that_no_receiver_reads() {
+        for (opcode, byte, _) in OPCODES {
+            assert_eq!(Control::parse(byte | ASKS_RECEIPT), Ok(Control { opcode }));
+        }
     }
 
     const ATOMIC: AtomicRequest = AtomicRequest {
@@ -463,6 +559,10 @@ mod tests {
         ) {
             prop_assert_eq!(ReadRequest::parse(&read).emit(), read);
             prop_assert_eq!(AtomicResponse::parse(&response).emit(), response);
+            let mut known = rest;
+            known[0] &= ASKS;
+            known[1..4].fill(0);
+            prop_assert_eq!(Receipt::parse(&rest).emit(), known);
             let mut atomic = [0; AtomicRequest::LENGTH];
             atomic[..32].copy_from_slice(&first);
             atomic[32..].copy_from_slice(&rest);

@@ -33,7 +33,7 @@
 //! | 9 | features: bit 0 atomic and immediate operations (RFC 7306), bit 1 FPDUs larger than the path's packets, bit 2 markers at other spacings than 512 bytes: 1 KB and 2 KB |
 //! | 9, bits 3-4 | the spacing that the sender wants in what it receives: 0 512 bytes, 1 1 KB, 2 2 KB. A responder says another one than 0 only if bit 2 stands in both records |
 //! | 9, bits 5-6 | reply: the spacing that the responder keeps in what it sends: that of bits 3-4 of the request if it can, else 0. Request: zero |
-//! | 9, bit 7 | zero, and not looked at |
+//! | 9, bit 7 | feature: receipts, by which Sends wait for receives and requests complete in place at the peer |
 //! | 10-11 | PD_Length of the frame: the record is one only if it ends where the private data ends |
 //!
 //! An initiator sends it when its offer has [`Extensions`]. A responder takes a record off what its application sees,
@@ -227,25 +227,35 @@ pub struct Extensions {
     /// Markers further apart than the 512 bytes of RFC 5044 section 4.3, in the directions whose receivers ask for
     /// that.
     pub marker_spacing: bool,
+    /// Receipts ([`weft_wire::rdmap::Receipt`]): each side tells which messages have a receive, so that a Send waits at
+    /// its sender until it has one, and which are in place, so that a Send or Write completes no sooner.
+    pub receipts: bool,
 }
 
 impl Extensions {
     /// None: plain iWARP, and no record is sent.
     #[must_use]
     pub const fn none() -> Self {
-        Self { atomics_and_immediates: false, large_fpdus: false, marker_spacing: false }
+        Self { atomics_and_immediates: false, large_fpdus: false, marker_spacing: false, receipts: false }
     }
 
     /// All there are.
     #[must_use]
     pub const fn all() -> Self {
-        Self { atomics_and_immediates: true, large_fpdus: true, marker_spacing: true }
+        Self { receipts: true, ..Self::usual() }
+    }
+
+    /// Those that cost nothing where they are not used: all but receipts, for which each message waits for an
+    /// acknowledgement.
+    #[must_use]
+    pub const fn usual() -> Self {
+        Self { atomics_and_immediates: true, large_fpdus: true, marker_spacing: true, receipts: false }
     }
 
     /// Whether there is any.
     #[must_use]
     pub const fn any(self) -> bool {
-        self.atomics_and_immediates || self.large_fpdus || self.marker_spacing
+        self.atomics_and_immediates || self.large_fpdus || self.marker_spacing || self.receipts
     }
 
     /// Those in both sets.
@@ -255,6 +265,7 @@ impl Extensions {
             atomics_and_immediates: self.atomics_and_immediates && other.atomics_and_immediates,
             large_fpdus: self.large_fpdus && other.large_fpdus,
             marker_spacing: self.marker_spacing && other.marker_spacing,
+            receipts: self.receipts && other.receipts,
         }
     }
 }

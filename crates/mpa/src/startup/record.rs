@@ -15,6 +15,7 @@ const MARKER_SPACING: u8 = 0x04;
 const WANTED_SHIFT: u32 = 3;
 /// Where in the features of a reply the spacing stands that the responder will keep in what it sends: two bits.
 const KEPT_SHIFT: u32 = 5;
+const RECEIPTS: u8 = 0x80;
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,7 @@ pub(super) fn emit(kind: StartKind, record: &Record, private_length: u16) -> [u8
     bytes[9] = set(record.extensions.atomics_and_immediates, ATOMICS_AND_IMMEDIATES)
         | set(record.extensions.large_fpdus, LARGE_FPDUS)
         | set(record.extensions.marker_spacing, MARKER_SPACING)
+        | set(record.extensions.receipts, RECEIPTS)
         | spacing_code(record.wanted) << WANTED_SHIFT
         | spacing_code(record.kept) << KEPT_SHIFT;
     bytes[10..].copy_from_slice(&private_length.to_be_bytes());
@@ -59,6 +61,7 @@ pub(super) fn split(kind: StartKind, data: &[u8], private_length: u16) -> (&[u8]
         atomics_and_immediates: features & ATOMICS_AND_IMMEDIATES != 0,
         large_fpdus: features & LARGE_FPDUS != 0,
         marker_spacing: features & MARKER_SPACING != 0,
+        receipts: features & RECEIPTS != 0,
     };
     let record =
         Record { extensions, wanted: spacing(features >> WANTED_SHIFT), kept: spacing(features >> KEPT_SHIFT) };
@@ -94,6 +97,8 @@ mod tests {
     #[test]
     fn the_record_is_these_bytes() {
         let record = emit(StartKind::Request, &all(), 0x0112);
+        assert_eq!(record, *b"\xf7WeftReq\x01\x87\x01\x12");
+        let record = emit(StartKind::Request, &Record { extensions: Extensions::usual(), ..all() }, 0x0112);
         assert_eq!(record, *b"\xf7WeftReq\x01\x07\x01\x12");
         let extensions = Extensions { large_fpdus: true, ..Extensions::none() };
         let record = emit(StartKind::Reply, &Record { extensions, ..Record::default() }, 12);
@@ -132,7 +137,7 @@ mod tests {
     fn later_versions_and_unknown_features_are_understood_as_far_as_they_go() {
         let mut record = emit(StartKind::Reply, &Record::default(), 12);
         record[8] = 7;
-        record[9] = 0xfa;
+        record[9] = 0x7a;
         // Spacings with the code 3 have no meaning yet: the standard's.
         let known = Extensions { large_fpdus: true, ..Extensions::none() };
         assert_eq!(

@@ -31,6 +31,7 @@ impl<N: Carrier> Connection<N> {
     pub(super) fn drain(&mut self, cx: &mut Context<'_, N::Scratch>) {
         self.lower.clear_received(&mut cx.io);
         self.phase = Phase::Draining;
+        self.starved = None;
         self.wait_until(cx.io.now + cx.io.settings.close_timeout);
     }
 
@@ -91,7 +92,9 @@ impl<N: Carrier> Connection<N> {
 
     fn finish_abandoned(&mut self, cx: &mut Context<'_, N::Scratch>) {
         if let Some((running, _)) = self.running() {
-            running.stream.hold().handle_closed(Closed::Reset);
+            let mut stream = running.stream.hold();
+            stream.handle_closed(Closed::Reset);
+            running.queue_pair.take_back_promises(stream.take_promised());
         }
         self.report(cx);
         if let Some((running, _)) = self.running() {
@@ -117,7 +120,7 @@ impl<N: Carrier> Connection<N> {
             }
             Phase::Start(None) => self.fail_start(ConnectionError::Start(N::Lower::timed_out(waited_for)), cx),
             Phase::Running(_) => match self.unreceived.take() {
-                Some(unacknowledged) => self.expire_unreceived(unacknowledged, cx),
+                Some(before) => self.expire_unreceived(before, cx),
                 None => self.expire_running(cx),
             },
             Phase::Draining => {
@@ -128,10 +131,9 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// While it is being closed, or where the queue pair does not wait for ever, the peer has had time to post a
-    /// receive. If nothing has been acknowledged meanwhile it is given up, or else it has as long again.
-    fn expire_unreceived(&mut self, unacknowledged: usize, cx: &mut Context<'_, N::Scratch>) -> Outcome {
-        let (is_refused, left) = (self.lower.lacks_receive(), self.lower.unacknowledged());
-        if is_refused && left == unacknowledged {
+    /// receive. If it has taken no message meanwhile it is given up, or else it has as long again.
+    fn expire_unreceived(&mut self, before: usize, cx: &mut Context<'_, N::Scratch>) -> Outcome {
+        if self.waits_at() == Some(before) {
             self.break_off(Closed::NoReceive, cx);
         }
         self.report(cx);

@@ -69,7 +69,7 @@ impl<N: Carrier> Connection<N> {
         let is_ending = state == State::Draining || lower.is_closed_by_peer();
         let close_timeout = cx.io.settings.close_timeout;
         let patience = if is_ending { Some(close_timeout) } else { running.queue_pair.receive_wait() };
-        let unreceived = patience.filter(|_| lower.lacks_receive()).map(|_| lower.unacknowledged());
+        let unreceived = patience.and_then(|_| self.waits_at());
         if (leaving || unreceived.is_some()) && self.deadline.is_none() {
             let wait = patience.filter(|_| unreceived.is_some()).unwrap_or(close_timeout);
             self.unreceived = unreceived;
@@ -101,7 +101,9 @@ impl<N: Carrier> Connection<N> {
     pub(super) fn finish_queue_pair(&mut self, cx: &mut Context<'_, N::Scratch>) {
         if let Some((running, _)) = self.running() {
             // From here on nothing reads or writes the stream's memory; the first error stays.
-            running.stream.hold().handle_closed(Closed::Reset);
+            let mut stream = running.stream.hold();
+            stream.handle_closed(Closed::Reset);
+            running.queue_pair.take_back_promises(stream.take_promised());
         }
         self.report(cx);
         let Some((running, _)) = self.running() else { return };

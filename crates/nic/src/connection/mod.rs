@@ -1,11 +1,12 @@
 //! One connection: a lower layer, and the RDMA stream on it once its set-up is done.
 //!
 //! `start` sets up, `placement` is what the lower layer sees of the stream, `completion` reports what has finished,
-//! `nudge` helps a peer that has overlooked something, `close` takes down. This file joins them: [`Connection::drive`]
-//! does whatever can be done now, and never blocks.
+//! `granting` promises receives to the peer, `nudge` helps a peer that has overlooked something, `close` takes down.
+//! This file joins them: [`Connection::drive`] does whatever can be done now, and never blocks.
 
 mod close;
 mod completion;
+mod granting;
 mod nudge;
 mod nudges;
 mod placement;
@@ -25,6 +26,7 @@ use crate::ids::UpperId;
 use crate::lower::{
     Carrier, Got, Io, Passed, Pollable as _, Readiness, ReceiveError, Segments, SendError, Setup as _, StreamCell,
 };
+use crate::policy::Starved;
 use crate::queues::queue_pair::QueuePair;
 
 pub(crate) use self::close::Ending;
@@ -90,8 +92,10 @@ pub(crate) struct Connection<N: Carrier> {
     phase: Phase,
     /// When to give up on what is being waited for.
     deadline: Option<Time>,
-    /// That is for the peer to post a receive: it is being closed, and so much was unacknowledged when it began.
+    /// That is for the peer to post a receive: where it stood when it began ([`Connection::waits_at`]).
     unreceived: Option<usize>,
+    /// The peer waits for a promise of a receive, and none was posted: when it is polled for.
+    starved: Option<Starved>,
     /// When it is to be seen to that the peer's host still answers.
     peer_look: Option<Time>,
     /// What is due to a peer that may have overlooked what came first.
@@ -153,6 +157,7 @@ impl<N: Carrier> Connection<N> {
             phase: Phase::Start(queue_pair),
             deadline: Some(deadline),
             unreceived: None,
+            starved: None,
             peer_look: None,
             nudges: None,
             waits_anew: true,
@@ -214,6 +219,7 @@ impl<N: Carrier> Connection<N> {
         };
         consider(self.deadline);
         consider(self.peer_look);
+        consider(self.starved.map(|starved| starved.at));
         consider(self.nudges.as_ref().map(Nudges::at));
         first
     }
@@ -269,6 +275,7 @@ impl<N: Carrier> Connection<N> {
     /// The doorbell was rung: sends what was posted, and leaves receiving to the next turn.
     pub(crate) fn send_posted(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.take_posted(cx);
+        self.grant(cx.io.now);
         // The caller may be gone for long afterwards: as much as the operating system takes.
         self.transmit(usize::MAX, cx);
         self.note_readiness(cx.io.now);
@@ -287,6 +294,7 @@ impl<N: Carrier> Connection<N> {
         if self.settles(progress) {
             return Outcome::of(progress);
         }
+        self.grant(cx.io.now);
         self.answers_wait |= cx.io.counters.passed_packets_received != packets && self.has_answers();
         if !self.answers_wait {
             progress |= self.transmit(BYTES_PER_TURN, cx);

@@ -77,7 +77,7 @@ impl StreamSink for ConnectionSink<'_> {
     }
 
     fn go_on(&mut self) -> bool {
-        self.stream.hold().go_on(self.queue_pair.receives().len())
+        self.stream.hold().go_on(self.queue_pair.receives().unpromised())
     }
 
     fn passes_packets(&self) -> bool {

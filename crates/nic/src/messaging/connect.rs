@@ -36,7 +36,7 @@ pub(crate) fn offer(transport: Transport, settings: &Settings) -> Offer {
         ord: Offer::READS,
         mpa: MpaOffer {
             ready_to_receive: Some(ReadyKinds::only(ReadyKind::Write)),
-            extensions: Extensions::all(),
+            extensions: Extensions::usual(),
             ..MpaOffer::default()
         },
     };

@@ -117,7 +117,9 @@ impl QueuePair {
         let depth = attributes.send_depth as usize;
         let own = || {
             let completions = Arc::clone(&attributes.receive_completions);
-            Arc::new(ReceiveQueue::new(attributes.domain, attributes.receive_depth as usize, completions))
+            let queue = ReceiveQueue::new(attributes.domain, attributes.receive_depth as usize, completions);
+            queue.set_serves_one();
+            Arc::new(queue)
         };
         let elsewhere = |shared: &Arc<ReceiveQueue>| {
             let completions = &attributes.receive_completions;
@@ -203,8 +205,8 @@ impl QueuePair {
     }
 
     /// How long a Send, or immediate data, for which the peer has no receive is kept waiting over a transport that
-    /// keeps it (Edge). Then the connection ends, and the request has the status [`Status::NoReceive`]. `None`, as at
-    /// first: for ever. Holds from the next time that a receive is missing.
+    /// keeps it: Edge, or any other where receipts were agreed. Then the connection ends, and the request has the
+    /// status [`Status::NoReceive`]. `None`, as at first: for ever. Holds from the next time that a receive is missing.
     pub fn set_receive_wait(&self, wait: Option<Duration>) {
         let nanoseconds = wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX).max(1));
         self.receive_wait.store(nanoseconds, Ordering::Relaxed);
@@ -284,6 +286,11 @@ impl QueuePair {
     /// For one frame: the oldest receive requests, as the stream needs them.
     pub(crate) fn receive_source(&self) -> Source<'_> {
         self.receives.source(self.receive_completions.as_deref())
+    }
+
+    /// The peer needs no more of what it was promised: its stream has ended.
+    pub(crate) fn take_back_promises(&self, promised: u32) {
+        self.receives.take_back(promised, self.receive_completions.as_deref());
     }
 
     pub(crate) fn post_receive(&self, registry: &Registry, request: ReceiveRequest) -> Result<(), PostError> {

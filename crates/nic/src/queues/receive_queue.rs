@@ -1,5 +1,6 @@
 //! Receive queues: a queue pair's own, or one that several share.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,12 +19,26 @@ use crate::queues::event_channel::{EventKind, EventSource};
 struct Waiting {
     requests: VecDeque<ReceiveRequest>,
     open: bool,
+    /// So many of the requests were promised to peers of streams.
+    promised: usize,
     /// Fewer than these are told once; 0: not armed.
     low_water: usize,
     events: Option<Arc<EventSource>>,
 }
 
 impl Waiting {
+    fn unpromised(&self) -> usize {
+        self.requests.len().saturating_sub(self.promised)
+    }
+
+    fn pop(&mut self) -> Option<ReceiveRequest> {
+        let taken = self.requests.pop_front();
+        if self.requests.len() < self.low_water {
+            self.tell_low();
+        }
+        taken
+    }
+
     /// Tells that few are left, once for each time that the mark is set.
     fn tell_low(&mut self) {
         let low_water = core::mem::take(&mut self.low_water);
@@ -39,14 +54,25 @@ pub struct ReceiveQueue {
     domain: DomainId,
     depth: usize,
     completions: Arc<CompletionQueue>,
+    /// One connection at a time takes messages from its peer.
+    serves_one: AtomicBool,
     waiting: Mutex<Waiting>,
 }
 
 impl ReceiveQueue {
     pub(crate) fn new(domain: DomainId, depth: usize, completions: Arc<CompletionQueue>) -> Self {
         let requests = VecDeque::with_capacity(depth.min(FIRST_PLACES));
-        let waiting = Waiting { requests, open: true, low_water: 0, events: None };
-        Self { domain, depth, completions, waiting: Mutex::new(Rank::ReceiveQueue, waiting) }
+        let waiting = Waiting { requests, open: true, promised: 0, low_water: 0, events: None };
+        let serves_one = AtomicBool::new(false);
+        Self { domain, depth, completions, serves_one, waiting: Mutex::new(Rank::ReceiveQueue, waiting) }
+    }
+
+    /// Says that no more than one of the connections that take from it at a time gets messages. Where receipts were
+    /// agreed ([`weft_mpa::Extensions::receipts`]) all receives are promised to its peer then, as soon as they are
+    /// posted. Else a peer is promised no more than it has messages to send, and each of them waits until the peer was
+    /// asked.
+    pub fn set_serves_one(&self) {
+        self.serves_one.store(true, Ordering::Relaxed);
     }
 
     /// The protection domain.
@@ -79,6 +105,24 @@ impl ReceiveQueue {
         let before = core::mem::replace(&mut self.waiting.lock().events, source);
         if let Some(before) = before {
             before.withdraw();
+        }
+    }
+
+    /// How many requests wait that were promised to no peer.
+    pub(crate) fn unpromised(&self) -> usize {
+        self.waiting.lock().unpromised()
+    }
+
+    /// Promises that a stream has not used and does not need any more.
+    pub(crate) fn take_back(&self, promised: u32, elsewhere: Option<&CompletionQueue>) {
+        if promised == 0 {
+            return;
+        }
+        let promised = promised as usize;
+        let mut waiting = self.waiting.lock();
+        waiting.promised = waiting.promised.saturating_sub(promised);
+        if let Some(elsewhere) = elsewhere {
+            elsewhere.release(promised);
         }
     }
 
@@ -119,6 +163,7 @@ impl ReceiveQueue {
     pub(crate) fn close(&self) -> VecDeque<ReceiveRequest> {
         let mut waiting = self.waiting.lock();
         waiting.open = false;
+        waiting.promised = 0;
         core::mem::take(&mut waiting.requests)
     }
 
@@ -144,16 +189,43 @@ pub(crate) struct Source<'a> {
 impl ReceiveSource for Source<'_> {
     fn take(&mut self) -> Option<ReceiveRequest> {
         let mut waiting = self.queue.waiting.lock();
+        if waiting.unpromised() == 0 {
+            return None;
+        }
         if let Some(elsewhere) = self.elsewhere {
-            if waiting.requests.is_empty() || !elsewhere.reserve(1) {
+            if !elsewhere.reserve(1) {
                 return None;
             }
             self.queue.completions.release(1);
         }
-        let taken = waiting.requests.pop_front();
-        if waiting.requests.len() < waiting.low_water {
-            waiting.tell_low();
+        waiting.pop()
+    }
+
+    fn promise(&mut self, wanted: u32) -> u32 {
+        let mut waiting = self.queue.waiting.lock();
+        let mut count = waiting.unpromised();
+        if !self.is_generous() {
+            count = count.min(wanted as usize);
         }
-        taken
+        if let Some(elsewhere) = self.elsewhere {
+            // What is promised has its place there already.
+            count = (0..count).take_while(|_| elsewhere.reserve(1)).count();
+        }
+        waiting.promised += count;
+        count as u32
+    }
+
+    fn is_generous(&self) -> bool {
+        self.queue.serves_one.load(Ordering::Relaxed)
+    }
+
+    fn take_promised(&mut self) -> Option<ReceiveRequest> {
+        let mut waiting = self.queue.waiting.lock();
+        let taken = waiting.pop()?;
+        waiting.promised = waiting.promised.saturating_sub(1);
+        if self.elsewhere.is_some() {
+            self.queue.completions.release(1);
+        }
+        Some(taken)
     }
 }

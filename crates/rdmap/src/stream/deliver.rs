@@ -58,6 +58,9 @@ impl Stream {
     fn deliver(&mut self, received: &Received) -> Result<(), Violation> {
         let done = self.take_effect(&received.effect, &received.context);
         self.awaits_ready_send = false;
+        if done.is_ok() {
+            self.count_placed(received);
+        }
         if let Err(violation) = done {
             let read = match received.effect {
                 Effect::ReadRequest { request, .. } => Some(request),
@@ -92,6 +95,7 @@ impl Stream {
                 Ok(())
             }
             Effect::AtomicResponse { number, response } => self.deliver_atomic_response(*number, *response),
+            Effect::Receipt { number, receipt } => self.deliver_receipt(*number, receipt),
             Effect::Terminate(terminate) => {
                 self.on_terminated(*terminate);
                 Ok(())

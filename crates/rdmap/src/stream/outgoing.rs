@@ -2,7 +2,7 @@
 
 use weft_base::{MessageNumber, Stag};
 use weft_wire::ddp::{Header, TAGGED_LENGTH, Target, UNTAGGED_LENGTH};
-use weft_wire::rdmap::{AtomicRequest, Control, Opcode, ReadRequest, queue};
+use weft_wire::rdmap::{ASKS_RECEIPT, AtomicRequest, Control, Opcode, ReadRequest, Receipt, queue};
 use weft_wire::terminate::Terminate;
 
 use crate::config::ReadyKind;
@@ -19,6 +19,8 @@ pub(super) enum Source {
     Answer,
     /// A request of this side.
     Request,
+    /// What the peer is told of messages.
+    Receipt,
 }
 
 /// The state of sending that belongs to no single request.
@@ -178,6 +180,11 @@ impl Outgoing {
         self.writer.append(&request.emit());
     }
 
+    pub(super) fn write_receipt(&mut self, number: MessageNumber, receipt: &Receipt) {
+        self.writer.untagged(Opcode::Receipt, true, 0, queue::RECEIPT, number, 0);
+        self.writer.append(&receipt.emit());
+    }
+
     /// A segment was written; `whole`: the last of what must stay together.
     pub(super) fn on_written(&mut self, source: Source, whole: bool) {
         self.begun = if whole { None } else { Some(source) };
@@ -245,6 +252,11 @@ impl HeaderWriter {
     pub(super) fn append(&mut self, bytes: &[u8]) {
         self.bytes[self.length..self.length + bytes.len()].copy_from_slice(bytes);
         self.length += bytes.len();
+    }
+
+    /// Asks for a receipt, in the control byte of the header.
+    pub(super) fn ask(&mut self) {
+        self.bytes[1] |= ASKS_RECEIPT;
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

@@ -5,7 +5,7 @@ use weft_base::{Gather, MessageNumber, Stag};
 use weft_memory::RemoteRight;
 use weft_wire::ddp::{Header, HeaderError, Target};
 use weft_wire::rdmap::{
-    AtomicRequest, AtomicResponse, Control, ControlError, IMMEDIATE_LENGTH, Opcode, ReadRequest, queue,
+    AtomicRequest, AtomicResponse, Control, ControlError, IMMEDIATE_LENGTH, Opcode, ReadRequest, Receipt, queue,
 };
 use weft_wire::terminate::Terminate;
 
@@ -240,6 +240,7 @@ impl Stream {
                     Ok((Gather::empty(), Effect::AtomicResponse { number, response }))
                 })
             }
+            (Opcode::Receipt, Target::Untagged { number, .. }) => self.check_receipt(&head, number, is_early),
             (Opcode::Terminate, Target::Untagged { number, .. }) => check_terminate(&head, number),
             (opcode, _) => Err(Violation::Model(opcode)),
         };
@@ -262,6 +263,10 @@ impl Stream {
         };
         if is_extension(opcode) && !self.config.extensions {
             return Err(Violation::NotAgreed(opcode));
+        }
+        if opcode == Opcode::Receipt && !self.config.receipts {
+            // To a peer that has not agreed to it there is no such message.
+            return Err(Violation::UnknownOpcode(opcode as u8));
         }
         match header.target {
             Target::Tagged { .. } if !opcode.is_tagged() => return Err(Violation::Model(opcode)),
@@ -316,6 +321,9 @@ impl Stream {
                 return Ok((Gather::empty(), Effect::ReadySend));
             }
         }
+        if let Some(receipts) = &self.receipts {
+            receipts.check(number).map_err(Missing::Violation)?;
+        }
         let immediate = if is_immediate(head.opcode) {
             let bytes: &[u8; IMMEDIATE_LENGTH] = head.message().map_err(Missing::Violation)?;
             Some(u64::from_be_bytes(*bytes))
@@ -346,6 +354,21 @@ impl Stream {
             self.responder.check(number)?;
         }
         Ok((Gather::empty(), Effect::ReadRequest { number, request }))
+    }
+
+    fn check_receipt(
+        &self,
+        head: &Head<'_>,
+        number: MessageNumber,
+        is_early: bool,
+    ) -> Result<(Gather, Effect), Violation> {
+        let receipt = Receipt::parse(head.message()?);
+        if let Some(receipts) = &self.receipts
+            && !is_early
+        {
+            receipts.check_number(number)?;
+        }
+        Ok((Gather::empty(), Effect::Receipt { number, receipt }))
     }
 
     fn check_atomic(

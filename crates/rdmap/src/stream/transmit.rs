@@ -47,6 +47,7 @@ impl Stream {
         let formed = match self.source()? {
             Source::Terminate => self.form_terminate(),
             Source::Ready(kind) => Some(self.form_ready(kind)),
+            Source::Receipt => Some(self.form_receipt()),
             Source::Answer => self.form_answer(max_ulpdu),
             Source::Request => self.form_request(max_ulpdu),
         }?;
@@ -136,10 +137,14 @@ impl Stream {
     fn source(&self) -> Option<Source> {
         if self.state == State::Terminating {
             // RFC 5040 section 5.4: one Terminate, and nothing after it.
-            return self.terminate.as_ref().map(|_| Source::Terminate);
+            let first = if self.precedes_terminate() { Source::Receipt } else { Source::Terminate };
+            return self.terminate.as_ref().map(|_| first);
         }
         if !self.state.sends() || self.outgoing.is_silent || self.in_flight.is_full() {
             return None;
+        }
+        if self.is_receipt_due() && self.outgoing.ready.is_none() {
+            return Some(Source::Receipt);
         }
         if self.holds_requests {
             return self.choose_answer();
@@ -161,7 +166,7 @@ impl Stream {
     /// of posting (RFC 5040 section 5.5, rule 13).
     fn may_start_request(&self) -> bool {
         let Some((_, entry)) = self.sends.next() else { return false };
-        if entry.request.fence && !self.requester.is_empty() {
+        if entry.request.fence && !self.requester.is_empty() || self.lacks_credit() {
             return false;
         }
         !entry.request.operation.is_answered() || self.requester.has_room()
@@ -188,6 +193,7 @@ impl Stream {
     /// The message with which an initiator says that it is ready (RFC 6581 section 9.2).
     fn form_ready(&mut self, kind: ReadyKind) -> Formed {
         self.outgoing.ready = None;
+        self.count_ready(kind);
         self.in_flight.push(Owner::Stream, None);
         let outgoing = &mut self.outgoing;
         match kind {
@@ -202,6 +208,11 @@ impl Stream {
                 outgoing.write_read(number, sink_stag, 0, RemoteTarget { stag: Stag(0), offset: 0 });
             }
         }
+        self.headers_only()
+    }
+
+    fn form_receipt(&mut self) -> Formed {
+        self.write_receipt();
         self.headers_only()
     }
 
@@ -282,7 +293,8 @@ impl Stream {
         let follows_unasked = self.sends.follows_unasked();
         let (sequence, entry) = self.sends.next_mut()?;
         let start = entry.formed;
-        let is_first = start == 0 && !entry.write_formed;
+        let was_written = entry.write_formed;
+        let is_first = start == 0 && !was_written;
         let Piece { take, whole } = self.outgoing.write(sequence, entry, &mut self.requester, max_ulpdu);
         entry.formed += take;
         let payload = match entry.request.operation.payload() {
@@ -300,6 +312,7 @@ impl Stream {
             _ => false,
         };
         let request = SegmentOf { flags: entry.request.flags, is_first, is_last: whole, is_write };
+        self.count_given(whole, was_written);
         self.outgoing.on_written(Source::Request, whole);
         self.sends.on_given(whole);
         self.in_flight.push(Owner::Request(sequence), None);

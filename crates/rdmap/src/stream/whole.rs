@@ -23,6 +23,8 @@ impl Stream {
     #[inline]
     pub fn can_send_whole(&self) -> bool {
         self.state == State::Established
+            // Each message has to be counted, and to wait for a receive.
+            && self.receipts.is_none()
             && self.sends.next().is_none()
             && self.outgoing.is_between_messages()
             && !self.in_flight.is_full()
@@ -81,6 +83,7 @@ impl Stream {
         let Target::Untagged { queue: queue::SEND, number, offset: 0, .. } = header.target else { return None };
         let is_plain =
             header.last && Control::parse(header.control).is_ok_and(|control| control.opcode == Opcode::Send);
+        let is_plain = is_plain && self.receipts.is_none();
         let is_due = self.state.receives() && !self.awaits_ready_send && self.order.is_next(arrival);
         (is_plain && is_due && self.receives.can_skip(number)).then_some(UNTAGGED_LENGTH)
     }

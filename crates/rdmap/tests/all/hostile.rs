@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use weft_base::{MessageNumber, Random, Slice, Stag};
 use weft_rdmap::{Arrival, AtomicCode, Closed, Operation, Role, StreamConfig};
 use weft_wire::ddp::{Header, Target};
-use weft_wire::rdmap::{Control, Opcode};
+use weft_wire::rdmap::{Control, Opcode, Receipt};
 
 /// Stands in everything that a peer may not read.
 const SECRET: u8 = 0xee;
@@ -30,8 +30,12 @@ struct Scene {
     position: u64,
     /// Those that came before their turn.
     early: Vec<u64>,
-    /// The next message on queues 0 and 1, for the segments that keep to the rules.
-    next_number: [u32; 2],
+    /// The next message on each queue, for the segments that keep to the rules.
+    next_number: [u32; 5],
+    /// Receipts are agreed.
+    receipts: bool,
+    /// What it has promised.
+    limit: u32,
     /// The sinks of reads that were asked for, oldest first.
     asked: Vec<Stag>,
 }
@@ -46,7 +50,8 @@ impl Scene {
         let reorder_limit = random.below(8) as usize;
         let ordered_writes = random.one_in(2);
         let limits = StreamConfig { receive_depth: 4, ird: 2, ord: 8, ..config(Role::Responder) };
-        let config = StreamConfig { extensions, reorder_limit, ordered_writes, ..limits };
+        let receipts = seed.is_multiple_of(3);
+        let config = StreamConfig { extensions, receipts, reorder_limit, ordered_writes, ..limits };
         let mut scene = Self {
             side: Side::new(&registry, config),
             window: area(Rights::Write),
@@ -61,7 +66,9 @@ impl Scene {
             random,
             position: 0,
             early: Vec::new(),
-            next_number: [1, 1],
+            next_number: [1; 5],
+            receipts,
+            limit: 1,
             asked: Vec::new(),
         };
         for area in [&scene.window, &scene.inbox, &scene.sink, &scene.private, &scene.foreign, &scene.cells] {
@@ -187,6 +194,11 @@ impl Scene {
                 bytes.extend([9; 8]);
             }
             Some(Opcode::Terminate) => bytes.extend([0x01, 0x02, 0, 0]),
+            Some(Opcode::Receipt) => {
+                bytes.extend([self.random.below(2) as u8, 0, 0, 0]);
+                bytes.extend([(); 2].map(|()| (self.random.below(8) as u32).wrapping_sub(2).to_be_bytes()).concat());
+                bytes.extend(self.random.below(3).to_be_bytes());
+            }
             _ => bytes.resize(self.random.below(40) as usize, 0x11),
         }
         if self.random.one_in(20) {
@@ -198,6 +210,12 @@ impl Scene {
     /// A message that keeps to the rules, so that the stream lives long enough to be attacked in earnest.
     fn polite_message(&mut self) -> Vec<u8> {
         let (opcode, payload) = match self.random.below(6) {
+            _ if self.receipts && self.random.one_in(3) => {
+                self.limit += self.random.below(3) as u32;
+                let (limit, wanted) = (MessageNumber(self.limit), MessageNumber(1 << 30));
+                let receipt = Receipt { asks: self.random.one_in(2), limit, wanted, placed: 0 };
+                (Opcode::Receipt, receipt.emit().to_vec())
+            }
             0 => (Opcode::Send, vec![0x22; self.random.below(21) as usize]),
             1 => (Opcode::Write, vec![0x33; self.random.below(100) as usize]),
             2 => {
@@ -286,6 +304,7 @@ impl Scene {
     }
 
     fn step(&mut self) -> Result<(), String> {
+        self.side.stream.grant(&mut self.side.receives);
         match self.random.below(5) {
             0 => {
                 if let Some(flying) = self.side.transmit(128 + self.random.below(300) as u32) {

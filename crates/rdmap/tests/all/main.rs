@@ -7,6 +7,7 @@ mod operations;
 mod ordered;
 #[path = "../pair/mod.rs"]
 mod pair;
+mod receipts;
 mod refusals;
 mod violations;
 mod whole;

@@ -49,6 +49,7 @@ pub(crate) fn config(role: Role) -> StreamConfig {
         ird: 4,
         ord: 4,
         extensions: true,
+        receipts: false,
         lower: LowerTraits::default(),
         reorder_limit: 64,
         ordered_writes: false,

@@ -116,6 +116,7 @@ fn stream_config(role: Role, ird: u16, ord: u16, disorder: &Disorder) -> StreamC
         ird,
         ord,
         extensions: true,
+        receipts: false,
         reorder_limit: disorder.reorder_limit,
         ordered_writes: false,
         lower: LowerTraits { placements: 1, cuts_again: true, holds_back: true },

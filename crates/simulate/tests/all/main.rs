@@ -1,6 +1,7 @@
 //! All tests of the simulator in one program: it is linked once, and no test waits for the end of another file's.
 
 mod choice;
+mod credits;
 mod crowd;
 mod doorbells;
 mod early;

@@ -40,6 +40,21 @@ fn everything_happens_on_a_network_that_behaves() {
     }
 }
 
+/// The same, where both ends tell each other which messages have a receive and which are in place.
+fn with_receipts(mut scenario: Scenario) -> Scenario {
+    for offer in [&mut scenario.options.active, &mut scenario.options.passive] {
+        offer.mpa.extensions.receipts = true;
+    }
+    scenario
+}
+
+#[test]
+fn everything_happens_with_receipts() {
+    for seed in seeds(60).map(|seed| 7000 + seed) {
+        with_receipts(varied(seed)).run().unwrap();
+    }
+}
+
 /// Both ends on networks that show what comes as it comes, in any order and cut anywhere.
 fn out_of_order(seed: u64) -> Scenario {
     let mut scenario = varied(seed);

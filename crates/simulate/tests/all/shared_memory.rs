@@ -45,6 +45,17 @@ fn everything_happens_through_shared_memory() {
     }
 }
 
+#[test]
+fn everything_happens_through_shared_memory_with_receipts() {
+    for seed in seeds(40).map(|seed| 7000 + seed) {
+        let mut scenario = scenario(seed, RingBehaviour::default());
+        for offer in [&mut scenario.options.active, &mut scenario.options.passive] {
+            offer.mpa.extensions.receipts = true;
+        }
+        scenario.run_over::<IwarpOrEdge>().unwrap();
+    }
+}
+
 /// Nothing panics or hangs, each request ends exactly once, and no byte changes outside of what was granted.
 #[test]
 fn a_side_that_scribbles_harms_nothing_but_its_own_connection() {

@@ -22,13 +22,13 @@ pub struct ConnectOptions {
     /// How long [`QueuePair::connect`] waits. `None`: as long as the NIC's settings give a start-up.
     pub timeout: Option<Duration>,
     /// What to agree on with the peer. By default 16 reads each way; over MPA CRCs, and all that only two Weft peers
-    /// do.
+    /// do and that costs nothing where it is not used: [`receipts`](super::Extensions::receipts) apart.
     pub offer: Offer,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        let mpa = MpaOffer { extensions: Extensions::all(), ..MpaOffer::default() };
+        let mpa = MpaOffer { extensions: Extensions::usual(), ..MpaOffer::default() };
         Self { local: None, private_data: Vec::new(), timeout: None, offer: Offer { mpa, ..Offer::default() } }
     }
 }
@@ -38,15 +38,15 @@ impl Default for ConnectOptions {
 pub struct ListenOptions {
     /// Connections that may wait to be accepted; further ones wait in the operating system.
     pub backlog: u32,
-    /// What to agree on with peers. By default 16 reads each way; over MPA CRCs, peer-to-peer of any kind, and all that
-    /// only two Weft peers do.
+    /// What to agree on with peers. By default 16 reads each way; over MPA CRCs, peer-to-peer of any kind, and what two
+    /// Weft peers do as in [`ConnectOptions::offer`].
     pub offer: Offer,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
         let ready_to_receive = Some(ReadyKinds::all());
-        let mpa = MpaOffer { extensions: Extensions::all(), ready_to_receive, ..MpaOffer::default() };
+        let mpa = MpaOffer { extensions: Extensions::usual(), ready_to_receive, ..MpaOffer::default() };
         Self { backlog: 128, offer: Offer { mpa, ..Offer::default() } }
     }
 }

@@ -17,7 +17,6 @@ mod receiving;
 mod reorder_buffer;
 mod sending;
 mod startup;
-mod starved;
 mod state;
 pub(super) mod tx_batch;
 mod wire;

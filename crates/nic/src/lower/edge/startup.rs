@@ -393,6 +393,7 @@ fn stream_config(role: Role, ird: u16, ord: u16) -> StreamConfig {
         ird,
         ord,
         extensions: true,
+        receipts: false,
         reorder_limit: EARLY_SEGMENTS,
         ordered_writes: true,
         lower: LowerTraits { placements: 1, cuts_again: true, holds_back: true },

@@ -13,11 +13,11 @@ use super::fences::Fences;
 use super::outbox::{GsoBatch, Waiting};
 use super::path_table::PathTable;
 use super::reorder_buffer::ReorderBuffer;
-use super::starved::Starved;
 use super::tx_batch::Release;
 use crate::counters::Counters;
 use crate::lower::{DatagramKey, Io, ReceiveError, StreamSink};
 use crate::offer::Offer;
+use crate::policy::Starved;
 
 /// The lower layer of one connection.
 pub struct Edge {

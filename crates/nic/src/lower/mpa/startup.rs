@@ -337,7 +337,9 @@ const fn wants_early(offer: &Offer) -> bool {
 /// What MPA makes of an offer.
 fn mpa_offer(offer: &Offer, shows_segments: bool) -> weft_mpa::Offer {
     let is_early = shows_segments && wants_early(offer);
+    // FPDUs that are placed as they come fit a segment, and have no receipts yet.
     let large_fpdus = offer.mpa.extensions.large_fpdus && !is_early;
+    let receipts = offer.mpa.extensions.receipts && !is_early;
     weft_mpa::Offer {
         receive_markers: offer.mpa.markers.or(is_early.then_some(MarkerSpacing::Standard)),
         crc: offer.mpa.crc,
@@ -346,7 +348,7 @@ fn mpa_offer(offer: &Offer, shows_segments: bool) -> weft_mpa::Offer {
         ord: offer.ord,
         negotiate_depths: offer.mpa.negotiate_depths,
         ready_to_receive: offer.mpa.ready_to_receive,
-        extensions: Extensions { large_fpdus, ..offer.mpa.extensions },
+        extensions: Extensions { large_fpdus, receipts, ..offer.mpa.extensions },
         max_private_data: offer.mpa.max_private_data,
     }
 }
@@ -369,6 +371,7 @@ fn stream_config(agreement: &Agreement, is_early: bool) -> StreamConfig {
         ird: agreement.ird,
         ord: agreement.ord,
         extensions: agreement.extensions.atomics_and_immediates,
+        receipts: agreement.extensions.receipts,
         reorder_limit: if is_early { REORDER_LIMIT } else { 0 },
         // Else they come in order.
         ordered_writes: is_early,

@@ -128,7 +128,7 @@ impl Settings {
     }
 
     fn extensions(&self) -> Extensions {
-        Extensions { large_fpdus: self.0.fpdu == Fpdu::Large, ..Extensions::all() }
+        Extensions { large_fpdus: self.0.fpdu == Fpdu::Large, ..Extensions::usual() }
     }
 }
 

@@ -13,19 +13,19 @@ const LONGEST_POLL: Duration = Duration::from_micros(25_600);
 /// A connection that waits for receives. The timer backs off exponentially: many connections whose applications post
 /// none must not keep the processor awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Starved {
+pub(crate) struct Starved {
     /// When the next poll is due.
-    pub(super) at: Time,
+    pub(crate) at: Time,
     wait: Duration,
 }
 
 impl Starved {
-    pub(super) fn since(now: Time) -> Self {
+    pub(crate) fn since(now: Time) -> Self {
         Self { at: now + FIRST_POLL, wait: FIRST_POLL }
     }
 
     /// A poll has found no receive.
-    pub(super) fn on_empty_poll(&mut self, now: Time) {
+    pub(crate) fn on_empty_poll(&mut self, now: Time) {
         if self.at <= now {
             self.wait = (self.wait * 2).min(LONGEST_POLL);
             self.at = now + self.wait;
