@@ -39,7 +39,10 @@ impl Receives {
 }
 
 fn own(parts: &Parts) -> Result<SharedReceiveQueue, Errno> {
-    Ok(parts.nic.receive_queue(&parts.domain.domain, parts.cap.max_recv_wr)?)
+    let queue = parts.nic.receive_queue(&parts.domain.domain, parts.cap.max_recv_wr)?;
+    // Connections of one queue pair follow each other. Where it is connected to itself, one of the two ends receives.
+    queue.set_serves_one();
+    Ok(queue)
 }
 
 impl QueuePair {

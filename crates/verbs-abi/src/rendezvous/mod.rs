@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weft::verbs::{
-    ConnectOptions, Error, ListenOptions, Listener, MpaOffer, Offer, PortError, QueuePair as Connection, ReadyKinds,
-    Transport,
+    ConnectOptions, Error, Extensions, ListenOptions, Listener, MpaOffer, Offer, PortError, QueuePair as Connection,
+    ReadyKinds, Transport,
 };
 
 use crate::border::lock;
@@ -143,10 +143,15 @@ impl Rendezvous {
 
     fn options(&self, private_data: Vec<u8>, local: SocketAddr) -> ConnectOptions {
         let defaults = ConnectOptions::default();
-        let mpa = MpaOffer { ready_to_receive: Some(ReadyKinds::all()), ..defaults.offer.mpa };
+        let mpa = with_receipts(MpaOffer { ready_to_receive: Some(ReadyKinds::all()), ..defaults.offer.mpa });
         let offer = Offer { transport: self.transport, mpa, ..defaults.offer };
         ConnectOptions { local: Some(local), private_data, offer, ..defaults }
     }
+}
+
+/// Over MPA too work completes in place at the peer, and a Send waits for a receive.
+fn with_receipts(mpa: MpaOffer) -> MpaOffer {
+    MpaOffer { extensions: Extensions { receipts: true, ..mpa.extensions }, ..mpa }
 }
 
 /// What carries connections: Edge, or what `WEFT_VERBS_CARRIER` says.
@@ -162,7 +167,8 @@ fn transport() -> Transport {
 /// Listens at a port of the range that is free, from a random one on.
 fn listen(nic: &Nic, transport: Transport, first: u16, start: u32) -> Result<(Listener, u16), Errno> {
     let defaults = ListenOptions::default();
-    let options = ListenOptions { offer: Offer { transport, ..defaults.offer }, ..defaults };
+    let mpa = with_receipts(defaults.offer.mpa);
+    let options = ListenOptions { offer: Offer { transport, mpa, ..defaults.offer }, ..defaults };
     let from = (start % u32::from(PORTS)) as u16;
     // A socket of IPv6 is called by IPv4 as well.
     let any: IpAddr = if has_six() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };

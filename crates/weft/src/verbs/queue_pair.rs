@@ -100,10 +100,11 @@ impl QueuePair {
         self.domain.nic().set_peer_rights(&self.queue_pair, rights);
     }
 
-    /// Sets how long a Send, or immediate data, for which the peer has no receive is kept waiting over Edge; `None`, as
-    /// at first: for ever. Then the connection ends, and the request has the status
-    /// [`NoReceive`](super::Status::NoReceive). As long as the peer takes one message after another each has the whole
-    /// time. Over iWARP and shared memory such a message ends the connection at once, whatever is set here.
+    /// Sets how long a Send, or immediate data, for which the peer has no receive is kept waiting over Edge, and over
+    /// iWARP and shared memory where [`receipts`](super::Extensions::receipts) were agreed; `None`, as at first: for
+    /// ever. Then the connection ends, and the request has the status [`NoReceive`](super::Status::NoReceive). As long
+    /// as the peer takes one message after another each has the whole time. Without receipts such a message ends a
+    /// connection over iWARP or shared memory at once, whatever is set here.
     pub fn set_receive_wait(&self, wait: Option<Duration>) {
         self.queue_pair.set_receive_wait(wait);
     }
@@ -196,9 +197,10 @@ impl QueuePair {
     }
 
     /// Closes the connection: what was posted still goes out, then the peer is told. Waits until both sides have
-    /// closed, at most for `timeout`. What the peer sends until then is still received. Over Edge a Send for which
-    /// the peer posts no receive is waited for as long as [`close_timeout`](crate::verbs::Settings::close_timeout) (5
-    /// seconds) since the last one was taken; then the connection is given up.
+    /// closed, at most for `timeout`. What the peer sends until then is still received. Over Edge, and where receipts
+    /// were agreed, a Send for which the peer posts no receive is waited for as long as
+    /// [`close_timeout`](crate::verbs::Settings::close_timeout) (5 seconds) since the last one was taken; then the
+    /// connection is given up.
     ///
     /// # Errors
     /// The connection ended by an error instead ([`NoReceive`](weft_rdmap::Closed::NoReceive) where a receive was
@@ -265,6 +267,16 @@ impl SharedReceiveQueue {
     /// It was not taken.
     pub fn post_receive(&self, id: u64, sink: &[Slice]) -> Result<(), PostError> {
         self.domain.nic().post_shared_receive(&self.queue, receive_request(id, sink)?)
+    }
+
+    /// Says that no more than one of the queue pairs that take from it at a time gets messages. Over iWARP and shared
+    /// memory, where [`receipts`](super::Extensions::receipts) were agreed, its peer is promised all receives then, as
+    /// soon as they are posted. Else peers are promised as many as they have messages to send, and a message waits
+    /// until its sender has asked: a round trip more.
+    pub fn set_serves_one(&self) {
+        if self.domain.here().is_ok() {
+            self.queue.set_serves_one();
+        }
     }
 
     /// Has [`EventKind::ReceivesLow`](super::EventKind::ReceivesLow) reported by a channel from now on, with this

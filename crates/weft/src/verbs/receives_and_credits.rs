@@ -17,6 +17,8 @@
 //! - **iWARP and shared memory**: the connection ends, as the standard wants it (RFC 5041 section 7.1): a receive that
 //!   is missing is a mistake of the programs. Both queue pairs fail; the peer's request has the status
 //!   [`RemoteInvalidRequest`](super::Status::RemoteInvalidRequest).
+//! - **iWARP and shared memory between two Wefts that have agreed on [receipts](#receipts)**: the message waits at its
+//!   sender.
 //! - **Edge**: the message waits at the peer, as on a reliable connection of InfiniBand with unlimited retries (RNR),
 //!   and what the peer has posted behind it waits too. What it does not hold up are answers: Reads and atomics of the
 //!   side that has no receive complete, and may so overtake Writes that the peer has posted behind its Send. About a
@@ -27,6 +29,34 @@
 //!   [`QueuePair::set_receive_wait`](super::QueuePair::set_receive_wait) has it given up on a connection that stands.
 //!
 //! A program that is right over iWARP is right over all of them, so it counts.
+//!
+//! # Receipts
+//! [`Extensions::receipts`](super::Extensions::receipts) in the offers of both ends gives iWARP and shared memory what
+//! Edge has: a Send, or a Write with immediate data, waits for a receive, and a request completes when it is in place
+//! at the peer, not when its bytes were handed over. With a peer of another make, or one that does not offer them, all
+//! is as the standard says ([`MpaInfo::extensions`](super::MpaInfo) tells). They are off by default: each
+//! acknowledgement is a message of its own, and short requests go through all queues.
+//!
+//! The NIC counts for the program. The receiver promises receives that are posted, and the sender sends no message
+//! without a promise, so it waits at its *sender*, and what is posted behind it too; answers to Reads of the peer, its
+//! Writes and acknowledgements wait for nothing. How long it waits, and what follows, is as over Edge
+//! ([`QueuePair::set_receive_wait`](super::QueuePair::set_receive_wait)).
+//!
+//! A queue pair's own receives are promised to its peer as soon as it has wanted one, and as they are posted. Those of
+//! a shared receive queue are promised to peers that have messages to send, as many as these have, and to no other: so
+//! no connection that is quiet holds any back, and each message waits for a question and its answer, a round trip. A
+//! shared queue that one connection after the other uses promises all too:
+//! [`SharedReceiveQueue::set_serves_one`](super::SharedReceiveQueue::set_serves_one). A receive that is posted for a
+//! peer that waits is found when the program polls or waits, else by a timer, after 200 us to 25.6 ms.
+//!
+//! ```
+//! use weft::verbs::{ConnectOptions, Extensions, ListenOptions};
+//!
+//! let (mut connect, mut listen) = (ConnectOptions::default(), ListenOptions::default());
+//! connect.offer.mpa.extensions = Extensions::all();
+//! listen.offer.mpa.extensions = Extensions::all();
+//! # assert!(connect.offer.mpa.extensions.receipts && listen.offer.mpa.extensions.receipts);
+//! ```
 //!
 //! # A fixed number
 //! Where each message is answered by one, as in remote procedure calls, nothing has to be said. Both programs know how
