@@ -4,7 +4,7 @@
 
 use super::EdgeError;
 use super::frame::{self, CRC_LENGTH, Frame, Segment, SegmentOptions, ddp_header_length, kind};
-use super::packet::{ACK_NOW, CHECK, HEADER_LENGTH, Header, NUMBER, Packet, before_check, end_check, unchecked};
+use super::packet::{ACK_NOW, CHECK, HEADER_LENGTH, Header, NUMBER, Packet, before_check, unchecked};
 use crate::Crc32c;
 use crate::ddp::{LAST, TAGGED, UNTAGGED_LENGTH};
 
@@ -14,6 +14,13 @@ pub const MOST_IN_RUN: usize = 64;
 const POSITION_LENGTH: usize = 6;
 /// The most bytes before the payload: header, type, options without a fence, position, DDP header.
 const MOST_HEAD: usize = HEADER_LENGTH + 2 + POSITION_LENGTH + UNTAGGED_LENGTH;
+
+/// The most bytes between header and payload, which the header check covers.
+const MOST_COVERED: usize = MOST_HEAD - HEADER_LENGTH;
+
+/// All that the header check covers: that, the whole number, and the header before the check.
+#[repr(align(8))]
+struct Words([u8; MOST_COVERED + size_of::<u64>() + CHECK]);
 
 /// What stands before the payload of the packets of a run.
 #[derive(Clone, Copy, Debug)]
@@ -55,14 +62,35 @@ impl Template {
         self.head[NUMBER..NUMBER + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
         let position = self.position.wrapping_add(skip).to_be_bytes();
         self.head[self.ddp_at - POSITION_LENGTH..self.ddp_at].copy_from_slice(&position[8 - POSITION_LENGTH..]);
-        let (at, offset) = (self.offset_at(), self.offset.wrapping_add(skip).to_be_bytes());
-        let length = self.payload_at - at;
-        self.head[at..self.payload_at].copy_from_slice(&offset[8 - length..]);
+        let offset = self.offset.wrapping_add(skip);
+        // Copies whose length is known cost an instruction or two.
+        let before_payload = &mut self.head[..self.payload_at];
+        match before_payload[self.ddp_at] & TAGGED {
+            0 => put_at_end(before_payload, (offset as u32).to_be_bytes()),
+            _ => put_at_end(before_payload, offset.to_be_bytes()),
+        }
+    }
+
+    /// The header check of packet `number`, as [`end_check`](super::packet::end_check) gives it. What it covers is put
+    /// together at the end of words, in copies whose length is known, and summed up at once.
+    fn check(&self, number: u64) -> [u8; CRC_LENGTH] {
+        let mut words = Words([0; MOST_COVERED + size_of::<u64>() + CHECK]);
+        let (covered, rest) = words.0.split_at_mut(MOST_COVERED);
+        let (whole_number, header) = rest.split_at_mut(size_of::<u64>());
+        covered.copy_from_slice(&self.head[self.payload_at - MOST_COVERED..self.payload_at]);
+        whole_number.copy_from_slice(&number.to_be_bytes());
+        header.copy_from_slice(before_check(&self.head));
+        let skip = MOST_HEAD - self.payload_at;
+        Crc32c::of(&words.0[skip..]).to_be_bytes()
     }
 
     fn set_bit(&mut self, at: usize, bit: u8, is_set: bool) {
         self.head[at] = self.head[at] & !bit | if is_set { bit } else { 0 };
     }
+}
+
+fn put_at_end<const N: usize>(bytes: &mut [u8], value: [u8; N]) {
+    *bytes.last_chunk_mut().expect("a DDP header ends with the offset") = value;
 }
 
 /// A run that was received.
@@ -233,8 +261,7 @@ impl RunWriter {
         template.set(number as u32, skip);
         template.set_bit(0, ACK_NOW, ack_now);
         template.set_bit(template.ddp_at, LAST, last);
-        let covered = &template.head[HEADER_LENGTH..template.payload_at];
-        let check = end_check(Crc32c::new(), covered, number, before_check(&template.head));
+        let check = template.check(number);
         template.head[CHECK..HEADER_LENGTH].copy_from_slice(&check);
         out.extend_from_slice(&template.head[..template.payload_at]);
     }
