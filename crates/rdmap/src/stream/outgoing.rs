@@ -77,6 +77,22 @@ impl Outgoing {
     }
 }
 
+/// Room for a segment, which the stream below may send as several.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Bytes of the ULPDU of each.
+    pub(super) max_ulpdu: u32,
+    /// How many there may be. At least 1.
+    pub(super) most: u32,
+}
+
+impl Room {
+    /// Bytes of payload behind headers of this length.
+    pub(super) fn payload(self, header: usize) -> u32 {
+        (self.max_ulpdu - header as u32).saturating_mul(self.most)
+    }
+}
+
 /// What goes into one segment of a request.
 pub(super) struct Piece {
     /// Bytes of its payload.
@@ -92,27 +108,19 @@ impl Piece {
 
 impl Outgoing {
     /// Writes the headers of a request's next segment.
-    pub(super) fn write(
-        &mut self,
-        sequence: u64,
-        entry: &mut Entry,
-        requester: &mut Requester,
-        max_ulpdu: u32,
-    ) -> Piece {
+    pub(super) fn write(&mut self, sequence: u64, entry: &mut Entry, requester: &mut Requester, room: Room) -> Piece {
         match &entry.request.operation {
             Operation::Send { payload, solicited, invalidate } => {
-                let (take, last) = cut(payload.length() - entry.formed, max_ulpdu - UNTAGGED_LENGTH as u32);
+                let (take, last) = cut(payload.length() - entry.formed, room.payload(UNTAGGED_LENGTH));
                 let (_, number) = *entry.number.get_or_insert_with(|| (queue::SEND, advance(&mut self.send_number)));
                 let opcode = send_opcode(*solicited, invalidate.is_some());
                 let word = invalidate.map_or(0, |stag| stag.0);
                 self.writer.untagged(opcode, last, word, queue::SEND, number, entry.formed);
                 Piece { take, whole: last }
             }
-            Operation::Write { payload, target } => {
-                self.write_tagged(payload.length(), entry.formed, target, max_ulpdu)
-            }
+            Operation::Write { payload, target } => self.write_tagged(payload.length(), entry.formed, target, room),
             Operation::WriteImmediate { payload, target, .. } if !entry.write_formed => {
-                let piece = self.write_tagged(payload.length(), entry.formed, target, max_ulpdu);
+                let piece = self.write_tagged(payload.length(), entry.formed, target, room);
                 entry.write_formed = piece.whole;
                 Piece { whole: false, ..piece }
             }
@@ -167,8 +175,8 @@ impl Outgoing {
         is_send.then(|| advance(&mut self.send_number))
     }
 
-    fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, max_ulpdu: u32) -> Piece {
-        let (take, last) = cut(length - formed, max_ulpdu - TAGGED_LENGTH as u32);
+    fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, room: Room) -> Piece {
+        let (take, last) = cut(length - formed, room.payload(TAGGED_LENGTH));
         self.writer.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));
         Piece { take, whole: last }
     }

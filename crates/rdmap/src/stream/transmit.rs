@@ -7,7 +7,7 @@ use weft_wire::rdmap::{AtomicResponse, Opcode, ReadRequest, queue};
 use weft_wire::terminate::Terminate;
 
 use super::Stream;
-use super::outgoing::{Piece, Source, advance, cut};
+use super::outgoing::{Piece, Room, Source, advance, cut};
 use crate::config::ReadyKind;
 use crate::request::{Operation, Payload, RemoteTarget, RequestFlags};
 use crate::responder::{Inbound, read_context};
@@ -43,13 +43,19 @@ impl Stream {
     /// Its memory is pinned until [`Stream::handle_sent`] counts it. The header and inline bytes are to be copied
     /// before the next call.
     pub fn poll_transmit(&mut self, max_ulpdu: u32) -> Option<Segment<'_>> {
-        let max_ulpdu = max_ulpdu.max(MIN_ULPDU);
+        self.poll_transmit_run(max_ulpdu, 1)
+    }
+
+    /// As [`Stream::poll_transmit`], for a stream below that cuts the segment itself: into up to `most` segments with
+    /// ULPDUs of `max_ulpdu` bytes, each with the header of this one, but for its offset and Last.
+    pub fn poll_transmit_run(&mut self, max_ulpdu: u32, most: u32) -> Option<Segment<'_>> {
+        let room = Room { max_ulpdu: max_ulpdu.max(MIN_ULPDU), most: most.max(1) };
         let formed = match self.source()? {
             Source::Terminate => self.form_terminate(),
             Source::Ready(kind) => Some(self.form_ready(kind)),
             Source::Receipt => Some(self.form_receipt()),
-            Source::Answer => self.form_answer(max_ulpdu),
-            Source::Request => self.form_request(max_ulpdu),
+            Source::Answer => self.form_answer(room),
+            Source::Request => self.form_request(room),
         }?;
         let payload = match formed.payload {
             FormedPayload::None => SegmentPayload::None,
@@ -216,10 +222,10 @@ impl Stream {
         self.headers_only()
     }
 
-    fn form_answer(&mut self, max_ulpdu: u32) -> Option<Formed> {
+    fn form_answer(&mut self, room: Room) -> Option<Formed> {
         match self.responder.front()? {
             Inbound::Atomic(response) => Some(self.form_atomic_response(response)),
-            Inbound::Read { number, rest } => match self.form_read_response(rest, max_ulpdu) {
+            Inbound::Read { number, rest } => match self.form_read_response(rest, room) {
                 Ok(formed) => Some(formed),
                 Err(fault) => {
                     let violation = Violation::ReadSource {
@@ -249,8 +255,8 @@ impl Stream {
 
     /// A segment of a Read Response. The source is checked for each: the user may have revoked it since the request was
     /// delivered (RFC 5040 section 8.1.1, rule 6).
-    fn form_read_response(&mut self, rest: ReadRequest, max_ulpdu: u32) -> Result<Formed, RemoteFault> {
-        let (take, last) = cut(rest.length, max_ulpdu - TAGGED_LENGTH as u32);
+    fn form_read_response(&mut self, rest: ReadRequest, room: Room) -> Result<Formed, RemoteFault> {
+        let (take, last) = cut(rest.length, room.payload(TAGGED_LENGTH));
         let payload = match take {
             0 => FormedPayload::None,
             _ => {
@@ -289,13 +295,13 @@ impl Stream {
         Ok(whole.part(0, take))
     }
 
-    fn form_request(&mut self, max_ulpdu: u32) -> Option<Formed> {
+    fn form_request(&mut self, room: Room) -> Option<Formed> {
         let follows_unasked = self.sends.follows_unasked();
         let (sequence, entry) = self.sends.next_mut()?;
         let start = entry.formed;
         let was_written = entry.write_formed;
         let is_first = start == 0 && !was_written;
-        let Piece { take, whole } = self.outgoing.write(sequence, entry, &mut self.requester, max_ulpdu);
+        let Piece { take, whole } = self.outgoing.write(sequence, entry, &mut self.requester, room);
         entry.formed += take;
         let payload = match entry.request.operation.payload() {
             Some(Payload::Gather(gather)) if take > 0 => FormedPayload::Gather(gather.part(start, take)),
