@@ -77,13 +77,33 @@ impl Pacer {
     /// `bytes` leave now, of `window` bytes per `round_trip`. They go at 5/4 of that rate, so that pacing is not what
     /// limits (RFC 9002 section 7.7).
     pub fn on_sent(&mut self, bytes: u64, window: u64, round_trip: Duration, now: Time) {
+        self.on_sent_row(1, bytes, window, round_trip, now);
+    }
+
+    /// As [`Pacer::on_sent`], for `count` packets of `bytes` bytes each.
+    pub fn on_sent_row(&mut self, count: u32, bytes: u64, window: u64, round_trip: Duration, now: Time) {
+        let (due, takes) = self.next(bytes, window, round_trip, now);
+        self.due = due + takes.saturating_mul(count);
+    }
+
+    /// The number of packets of `bytes` bytes that may leave now, one behind the other, if the pacer stops none: at
+    /// least one. [`Pacer::stops_until`] would stop the one behind them.
+    #[must_use]
+    pub fn room(&self, burst: Duration, bytes: u64, window: u64, round_trip: Duration, now: Time) -> u64 {
+        let (due, takes) = self.next(bytes, window, round_trip, now);
+        let left = (now + burst).since(due).as_nanos();
+        left.checked_div(takes.as_nanos()).map_or(u64::MAX, |more| 1 + more as u64)
+    }
+
+    /// From when on a packet of `bytes` bytes counts that leaves now, and how long it takes.
+    fn next(&self, bytes: u64, window: u64, round_trip: Duration, now: Time) -> (Time, Duration) {
         let takes = |bytes| time_of(bytes, window, round_trip);
         // Only what leaves in the visit that was late.
         let late = if self.woke_at == now { self.late } else { Duration::ZERO };
         let made_up = late.min(MADE_UP_TIME.max(takes(MADE_UP_BYTES.max(bytes.saturating_mul(2)))));
         let saved = made_up.max(self.initial);
         let since = Time::from_nanos(now.as_nanos().saturating_sub(saved.as_nanos() as u64));
-        self.due = self.due.max(since) + takes(bytes);
+        (self.due.max(since), takes(bytes))
     }
 }
 
@@ -246,5 +266,30 @@ mod tests {
         let before = pacer;
         pacer.on_sent(1000, 10_000, Duration::from_millis(100), at(9000));
         assert!(pacer.due > at(9000) && before.due < at(9000), "quiet saves nothing up");
+    }
+    #[test]
+    fn packets_in_a_row_are_as_many_as_would_leave_one_by_one() {
+        let burst = Duration::from_micros(500);
+        let (bytes, window, trip) = (1472, 150_000, Duration::from_millis(2));
+        for late_us in [0, 100, 700, 5000] {
+            let mut one_by_one = Pacer::default();
+            // It has stopped somebody, who comes late.
+            while one_by_one.stops_until(burst, at(100)).is_none() {
+                one_by_one.on_sent(bytes, window, trip, at(100));
+            }
+            let now = one_by_one.stops_until(burst, at(100)).unwrap() + Duration::from_micros(late_us);
+            assert_eq!(one_by_one.stops_until(burst, now), None);
+            let mut row = one_by_one;
+            let room = row.room(burst, bytes, window, trip, now);
+            row.on_sent_row(room as u32, bytes, window, trip, now);
+            let mut count = 0;
+            while one_by_one.stops_until(burst, now).is_none() {
+                one_by_one.on_sent(bytes, window, trip, now);
+                count += 1;
+            }
+            assert_eq!((room, row.due), (count, one_by_one.due), "{late_us} us late");
+            assert!(row.stops_until(burst, now).is_some());
+        }
+        assert_eq!(Pacer::default().room(burst, bytes, window, Duration::ZERO, at(1)), u64::MAX);
     }
 }
