@@ -1,5 +1,6 @@
 //! Whether the path carries ECN marks (RFC 9000 sections 13.4.2 and A.4).
 
+use core::ops::Range;
 use core::time::Duration;
 
 use weft_base::Time;
@@ -104,8 +105,13 @@ impl EcnValidation {
     /// A packet with ECT(0) has left. `probe_timeout`: after how long its sender is going to ask for an
     /// acknowledgement.
     pub fn on_sent(&mut self, probe_timeout: Duration, now: Time) {
-        self.sent = self.sent.saturating_add(1);
-        self.tested = self.tested.saturating_add(1);
+        self.on_sent_run(1, probe_timeout, now);
+    }
+
+    /// As [`EcnValidation::on_sent`], for `count` packets.
+    pub fn on_sent_run(&mut self, count: u32, probe_timeout: Duration, now: Time) {
+        self.sent = self.sent.saturating_add(u64::from(count));
+        self.tested = self.tested.saturating_add(count);
         self.until.get_or_insert(now + TEST_TIMEOUTS * probe_timeout);
         if self.state == EcnState::Testing && self.tested >= TEST_PACKETS {
             self.end_test();
@@ -162,7 +168,7 @@ impl EcnValidation {
     /// An acknowledgement up to packet `largest` says `counts`, and is the first to acknowledge the packets `marked`,
     /// which were sent with ECT(0). Packets that have newly met congestion come back; none on a path that has failed,
     /// and none from an acknowledgement that came late.
-    pub fn on_ack(&mut self, largest: u64, counts: EcnCounts, marked: impl Iterator<Item = u64>) -> u32 {
+    pub fn on_ack(&mut self, largest: u64, counts: EcnCounts, marked: impl Iterator<Item = Range<u64>>) -> u32 {
         if self.largest.is_some_and(|before| largest <= before) {
             return 0;
         }
@@ -176,7 +182,7 @@ impl EcnValidation {
         let new = u64::from(ce) + u64::from(ect0);
         self.counted = self.counted.saturating_add(new);
         // What was sent before the path was another one says nothing of it.
-        let marked = marked.filter(|number| *number >= self.from).count() as u64;
+        let marked: u64 = marked.map(|numbers| numbers.end.saturating_sub(numbers.start.max(self.from))).sum();
         // RFC 9000 section 13.4.2.1. Counts that go back wrap, and are more than was ever sent.
         if new < marked {
             self.state = EcnState::Failed(EcnFault::Bleached);

@@ -118,13 +118,13 @@ impl Window {
         self.round_trip = sample;
     }
 
-    /// A packet is acknowledged.
+    /// A packet is acknowledged, or packets in a row.
     pub(crate) fn on_acked(&mut self, packet: &Packet, now: Time) {
         self.has_feedback = true;
-        self.delivery.on_acked(packet.stamp, u64::from(packet.bytes), packet.sent, now);
-        self.feedback.acked_bytes += u64::from(packet.bytes);
-        self.feedback.acked_packets += 1;
-        self.feedback.acked_marked += u32::from(packet.ect);
+        self.delivery.on_acked(packet.stamp, packet.all_bytes(), packet.sent, now);
+        self.feedback.acked_bytes += packet.all_bytes();
+        self.feedback.acked_packets += packet.count;
+        self.feedback.acked_marked += if packet.ect { packet.count } else { 0 };
         self.feedback.sent_at = self.feedback.sent_at.max(Some(packet.sent));
     }
 
@@ -225,7 +225,7 @@ mod tests {
     fn packet(sent_at: Time) -> Packet {
         let mut sent = Sent::new(32);
         sent.push(&Leaving { now: sent_at, bytes: 1200, ect: true, ..Leaving::default() });
-        *sent.oldest().expect("it was sent")
+        sent.oldest().expect("it was sent")
     }
 
     fn settle(window: &mut Window, now: Time) -> u64 {

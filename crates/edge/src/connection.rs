@@ -5,6 +5,7 @@ pub(crate) mod passing;
 mod receiving;
 mod receiving_runs;
 mod sending;
+mod sending_runs;
 pub(crate) mod striping;
 
 use core::time::Duration;

@@ -63,7 +63,7 @@ impl Connection {
             return None;
         }
         let packet = rail.sent.unsettled(header.number as u32)?;
-        Some((usize::from(header.rail), *packet))
+        Some((usize::from(header.rail), packet))
     }
 
     /// A packet was too large: one of `passes` bytes would have passed. The failed size is no longer sent; a probe soon

@@ -22,21 +22,24 @@ mod rail_lifecycle;
 mod rail_state;
 mod received;
 mod round_trip;
+mod row;
 mod sent;
 mod settings;
 pub mod setup;
 mod silence;
 mod skipped;
+mod stored;
 
 pub use batch::{Batch, Datagram, Piece};
 pub use connection::passing::MOST_PASSED;
 pub use connection::{Confirmation, Connection, Established, Meta};
 pub use counters::Counters;
-pub use outgoing::{Options, Segment, Source};
+pub use outgoing::{Segment, Source};
 pub use pairing::RailAddress;
 pub use phase::{Ending, Event};
 pub use rail_state::{Out, RailInfo, RailState};
 pub use settings::Settings;
+pub use stored::Options;
 pub use weft_wire::edge::run::{MOST_IN_RUN, Run};
 
 /// Places received segments.

@@ -2,53 +2,21 @@
 
 use std::collections::VecDeque;
 
-use arrayvec::ArrayVec;
 use weft_base::Gather;
-use weft_wire::ddp::{self, Header, Target};
-use weft_wire::edge::frame::{MAX_OPTIONS_LENGTH, SegmentOptions, ddp_header_length};
-use weft_wire::rdmap::queue;
+use weft_wire::edge::frame::{SegmentOptions, ddp_header_length};
 
 use crate::inline_ring::InlineRing;
-use crate::sent::Contents;
+use crate::row::{Contents, Span, bits};
+use crate::stored::{DdpHeader, Options, PART, Stored, most_parts, part_header};
 
 /// The most segments in one packet.
 pub(crate) const MOST_IN_PACKET: usize = 16;
-/// A segment that no longer fits is cut into parts of this many bytes of payload, which fit into every datagram; the
-/// largest segment gives 64.
-pub(crate) const PART: u32 = 1024;
 /// Places for answers beyond the maximum number of segments: requests that the peer has no receive for may take all
 /// other places, and answers to the peer must not wait for these.
 const MORE_ANSWERS: usize = 64;
 
 /// Segments for which an idle connection keeps its memory.
 const IDLE_SEGMENTS: usize = 4;
-
-/// Constraints on the order in which the peer places a segment. Only for a peer that honours them
-/// ([`Connection::keeps_options`](crate::Connection::keeps_options)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// May be placed on arrival, whatever else is written to the same bytes.
-    pub unordered: bool,
-    /// Placed only after all positions below this. 0: no constraint.
-    pub after: u64,
-}
-
-impl Options {
-    /// The most bytes that they add to a segment.
-    pub const MAX_LENGTH: usize = MAX_OPTIONS_LENGTH;
-
-    /// Encodes them for a segment at this position. A fence too far back to encode waits for more than necessary.
-    pub(crate) fn at(self, position: u64) -> SegmentOptions {
-        debug_assert!(self.after <= position, "a segment that waits for itself");
-        let back = u32::try_from(position.saturating_sub(self.after)).unwrap_or(u32::MAX);
-        SegmentOptions { unordered: self.unordered, fence: (self.after > 0).then_some(back) }
-    }
-
-    pub(crate) fn of(options: SegmentOptions, position: u64) -> Self {
-        let after = options.fence.map_or(0, |back| position.saturating_sub(u64::from(back)));
-        Self { unordered: options.unordered, after }
-    }
-}
 
 /// A segment to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +44,13 @@ pub trait Source {
     /// bytes less if it has options. `None`: there is none now.
     fn next(&mut self, budget: u32) -> Option<Segment<'_>>;
 
+    /// As [`Source::next`], for a segment that is sent in up to `most` packets, with a ULPDU of at most `budget` bytes in
+    /// each. Returns with it the bytes of payload for each packet; 0: it is for one.
+    fn next_run(&mut self, budget: u32, most: u32) -> Option<(Segment<'_>, u32)> {
+        let _ = most;
+        self.next(budget).map(|segment| (segment, 0))
+    }
+
     /// Whether [`Source::next`] may have one. It is not called when this returns false.
     fn may_have(&self) -> bool {
         true
@@ -87,28 +62,6 @@ pub trait Source {
     fn hold_requests(&mut self, _hold: bool) -> bool {
         false
     }
-}
-
-/// The bytes of a DDP header.
-pub(crate) type DdpHeader = ArrayVec<u8, { ddp::UNTAGGED_LENGTH }>;
-
-/// A segment that is kept until it is acknowledged.
-#[derive(Debug)]
-pub(crate) struct Stored {
-    pub(crate) position: u64,
-    pub(crate) ddp: DdpHeader,
-    /// Position of the inline payload in the ring.
-    start: u64,
-    inline: u32,
-    gather: Gather,
-    is_steady: bool,
-    pub(crate) ack_now: bool,
-    pub(crate) options: Options,
-    pub(crate) was_sent: bool,
-    cut: bool,
-    /// Parts to be sent, as bits.
-    waiting: u64,
-    acked: u64,
 }
 
 /// A whole segment or a part of it, ready to be sent.
@@ -123,60 +76,13 @@ pub(crate) struct Sendable<'a> {
     pub(crate) in_place: bool,
 }
 
-impl Stored {
-    /// A segment whose payload is in the ring.
-    const fn new(ddp: DdpHeader, start: u64, inline: u32) -> Self {
-        let (gather, is_steady, ack_now) = (Gather::empty(), false, false);
-        let (position, was_sent, cut, waiting, acked) = (0, false, false, 1, 0);
-        let options = Options { unordered: false, after: 0 };
-        Self { position, ddp, start, inline, gather, is_steady, ack_now, options, was_sent, cut, waiting, acked }
-    }
-
-    pub(crate) fn payload(&self) -> u32 {
-        self.inline + self.gather.length()
-    }
-
-    /// Whether it may be sent though the peer has no receive for a Send before it: tagged segments, answers and
-    /// Terminates. A request, which takes effect after that Send, would only wait there.
-    fn passes_sends(&self) -> bool {
-        match Header::parse(&self.ddp).map(|header| header.target) {
-            Ok(Target::Untagged { queue, .. }) => queue != queue::SEND && queue != queue::READ_REQUEST,
-            _ => true,
-        }
-    }
-
-    fn takes(&self) -> u64 {
-        u64::from(self.payload()) + u64::from(self.ddp[0] & 0x40 != 0)
-    }
-
-    /// All its parts, as bits.
-    fn all(&self) -> u64 {
-        let parts = if self.cut { self.payload().div_ceil(PART).max(1) } else { 1 };
-        u64::MAX >> (64 - parts.min(64))
-    }
-
-    fn is_acked(&self) -> bool {
-        self.acked == self.all()
-    }
-
-    /// Bytes of the whole as a ULPDU, with its options.
-    pub(crate) fn length(&self) -> usize {
-        self.ddp.len() + self.payload() as usize + self.options.at(self.position).length()
-    }
-
-    fn bits(&self, part: Option<u8>) -> u64 {
-        match part {
-            Some(part) if self.cut => 1 << part,
-            _ => self.all(),
-        }
-    }
-}
-
 /// The segments: a ring in order of position.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     ring: VecDeque<Stored>,
     first: u64,
+    /// Places that are taken, and how many there are: one for each packet's part of a segment.
+    places: usize,
     most: usize,
     next: u64,
     /// Number of segments with something to send.
@@ -196,6 +102,7 @@ impl Outgoing {
             // It grows with the segments in flight.
             ring: VecDeque::new(),
             first: 0,
+            places: 0,
             most,
             next: 0,
             waiting: 0,
@@ -214,7 +121,7 @@ impl Outgoing {
 
     /// All positions below this are acknowledged.
     pub(crate) fn acknowledged(&self) -> u64 {
-        self.ring.front().map_or(self.next, |front| front.position)
+        self.ring.front().map_or(self.next, Stored::acknowledged)
     }
 
     /// The position of the next segment.
@@ -238,12 +145,18 @@ impl Outgoing {
 
     /// Whether there are places for segments other than answers.
     pub(crate) fn has_places(&self) -> bool {
-        self.ring.len() < self.most
+        self.places < self.most
+    }
+
+    /// The number of packets for which a segment of any kind may be taken, with a ULPDU of `budget` bytes in each.
+    pub(crate) fn room_for_run(&self, budget: u32) -> u32 {
+        let most = most_parts(budget).min(self.most.saturating_sub(self.places) as u32);
+        if self.bytes.has_room((budget * most) as usize) { most } else { 0 }
     }
 
     /// Whether there is room for an answer with a ULPDU of `budget` bytes.
     pub(crate) fn has_room_for_answer(&self, budget: u32) -> bool {
-        self.ring.len() < self.most + MORE_ANSWERS && self.bytes.has_room(budget as usize)
+        self.places < self.most + MORE_ANSWERS && self.bytes.has_room(budget as usize)
     }
 
     /// Whether anything is to be sent, held or not.
@@ -265,7 +178,7 @@ impl Outgoing {
     /// at most `most` bytes and was never sent.
     pub(crate) fn has_one_to_pass(&self, most: usize) -> bool {
         let passes = |last: &Stored| {
-            let is_new = last.waiting != 0 && !last.cut && !last.was_sent;
+            let is_new = last.waiting != 0 && last.part == 0 && last.sent == 0;
             is_new && last.gather.is_empty() && last.options == Options::default() && last.length() <= most
         };
         self.waiting == 1 && self.held_from.is_none() && self.ring.back().is_some_and(passes)
@@ -282,25 +195,15 @@ impl Outgoing {
         head: impl FnOnce() -> &'h [u8],
     ) -> Option<Option<u32>> {
         let segments = most.div_ceil(room).max(1) as usize;
-        if self.ring.len() + segments > self.most {
+        if self.places + segments > self.most {
             return None;
         }
         let place = self.bytes.place(most as usize)?;
         let Some(length) = write(self.bytes.get_mut(place, most)) else { return Some(None) };
         let length = length as u32;
         self.bytes.take(place, length);
-        let head = head();
-        let mut skip = 0;
-        loop {
-            let payload = room.min(length - skip);
-            let is_last = skip + payload == length;
-            let ddp = if payload == length { head.iter().copied().collect() } else { part_header(head, skip, is_last) };
-            self.keep(Stored::new(ddp, place + u64::from(skip), payload));
-            skip += payload;
-            if is_last {
-                return Some(Some(length));
-            }
-        }
+        self.keep_in_parts(&Stored::new(head().iter().copied().collect(), place, length), room);
+        Some(Some(length))
     }
 
     /// Queues a segment.
@@ -308,12 +211,41 @@ impl Outgoing {
     /// # Panics
     /// When it has no DDP header, or there is no room: bugs of the source.
     pub(crate) fn push(&mut self, segment: &Segment<'_>) {
+        let stored = self.store(segment);
+        self.keep(stored);
+    }
+
+    /// Queues a segment that is sent in packets with `part` bytes of its payload each: as one record for those that are
+    /// full, and one for the rest, which leaves room for other segments in its packet.
+    ///
+    /// # Panics
+    /// As [`Outgoing::push`].
+    pub(crate) fn push_run(&mut self, segment: &Segment<'_>, part: u32) {
+        let stored = self.store(segment);
+        self.keep_in_parts(&stored, part);
+    }
+
+    fn store(&mut self, segment: &Segment<'_>) -> Stored {
         let (ddp, behind) = segment.header.split_at(ddp_header_length(segment.header[0]));
         let start = self.bytes.push(behind, segment.bytes);
         let inline = (behind.len() + segment.bytes.len()) as u32;
         let ddp = ddp.try_into().expect("as long as a DDP header");
         let Segment { gather, is_steady, ack_now, options, .. } = *segment;
-        self.keep(Stored { gather, is_steady, ack_now, options, ..Stored::new(ddp, start, inline) });
+        Stored { gather, is_steady, ack_now, options, ..Stored::new(ddp, start, inline) }
+    }
+
+    fn keep_in_parts(&mut self, stored: &Stored, part: u32) {
+        let (payload, mut skip) = (stored.payload(), 0);
+        let size = if part == 0 { payload.max(1) } else { part };
+        loop {
+            let full = ((payload - skip) / size).min(most_parts(size));
+            let length = if full > 1 { full * size } else { size.min(payload - skip) };
+            self.keep(stored.piece(skip, length, if full > 1 { size } else { 0 }));
+            skip += length;
+            if skip == payload {
+                return;
+            }
+        }
     }
 
     fn keep(&mut self, stored: Stored) {
@@ -321,11 +253,23 @@ impl Outgoing {
         assert!(stored.payload() <= 64 * PART, "a segment of {} bytes is longer than a datagram", stored.payload());
         self.next += stored.takes();
         self.waiting += 1;
+        self.places += usize::from(stored.places);
         self.ring.push_back(stored);
     }
 
     pub(crate) fn get(&self, serial: u64) -> &Stored {
         &self.ring[(serial - self.first) as usize]
+    }
+
+    /// Bytes of a segment, or of a part of it, as a ULPDU with its options.
+    pub(crate) fn length(&self, serial: u64, part: Option<u8>) -> usize {
+        let stored = self.get(serial);
+        stored.length() - (stored.payload() - stored.span(part).length) as usize
+    }
+
+    /// The bytes of a part of a segment.
+    pub(crate) fn span(&self, serial: u64, part: u8) -> Span {
+        self.get(serial).span(Some(part))
     }
 
     /// The lowest segment from `serial` on that has something to send and is not held, and its first such part, if it
@@ -339,45 +283,62 @@ impl Outgoing {
         let held = self.held_from;
         // Segments behind a held one are held as well.
         let placeable = if self.holds_fenced { self.acknowledged() } else { held.unwrap_or(u64::MAX) };
-        let has_receive = |stored: &Stored| held.is_none_or(|from| stored.position < from || stored.passes_sends());
+        let has_receive = |stored: &Stored| held.is_none_or(|from| stored.end() <= from || stored.passes_sends());
         let is_free = |stored: &Stored| stored.options.after <= placeable;
         let mut waiting = candidates.filter(|(_, stored)| stored.waiting != 0).peekable();
         let first = waiting.peek().map(|(first, _)| *first)?;
         let found = waiting.find(|(_, stored)| has_receive(stored) && is_free(stored));
-        let found = found.map(|(found, stored)| (found, stored.cut.then(|| stored.waiting.trailing_zeros() as u8)));
+        let found = found.map(|(found, stored)| (found, stored.first_waiting()));
         if serial <= self.from {
             self.from = first;
         }
         found
     }
 
-    /// The segment, or a part of it, is sent. Returns false for a retransmission.
+    /// The segment, or a part of it, is sent. Returns true for a retransmission.
     pub(crate) fn on_sent(&mut self, serial: u64, part: Option<u8>) -> bool {
+        let bit = self.get(serial).bit(part);
+        self.on_sent_parts(serial, bit) > 0
+    }
+
+    /// `count` parts of a segment are sent, from part `first` on. Returns how many of them were sent before.
+    pub(crate) fn on_sent_run(&mut self, serial: u64, first: u8, count: u32) -> u32 {
+        self.on_sent_parts(serial, bits(first.into(), u32::from(first) + count))
+    }
+
+    fn on_sent_parts(&mut self, serial: u64, parts: u64) -> u32 {
         let stored = &mut self.ring[(serial - self.first) as usize];
-        stored.waiting &= !stored.bits(part);
+        stored.waiting &= !parts;
         if stored.waiting == 0 {
             self.waiting -= 1;
         }
-        core::mem::replace(&mut stored.was_sent, true)
+        let repeated = stored.sent & parts;
+        stored.sent |= parts;
+        repeated.count_ones()
     }
 
-    /// The segment is sent in parts from now on.
-    pub(crate) fn cut(&mut self, serial: u64) {
+    /// The parts of a segment that are to be sent in a row: the bytes of each, the first one, and their number. `None`:
+    /// it is not sent in parts.
+    pub(crate) fn waiting_run(&self, serial: u64) -> Option<(u32, u8, u32)> {
+        let stored = self.get(serial);
+        let first = stored.first_waiting()?;
+        Some((stored.part, first, (stored.waiting >> first).trailing_ones()))
+    }
+
+    /// The segment is sent in parts that fit into every datagram from now on. Returns the first one that is to be sent.
+    pub(crate) fn cut(&mut self, serial: u64) -> Option<u8> {
         let stored = &mut self.ring[(serial - self.first) as usize];
-        if !stored.cut {
-            stored.cut = true;
-            stored.waiting = stored.all();
+        if stored.part != PART {
+            stored.cut_again();
         }
+        stored.first_waiting()
     }
 
     /// The bytes to send of a segment, or of a part of it: RFC 5041 section 5.2.
     pub(crate) fn sendable(&self, serial: u64, part: Option<u8>) -> Sendable<'_> {
         let stored = self.get(serial);
         let whole = stored.payload();
-        let (skip, length) = part.map_or((0, whole), |part| {
-            let skip = u32::from(part) * PART;
-            (skip, PART.min(whole - skip))
-        });
+        let Span { start: skip, length } = stored.span(part);
         let inline = self.bytes.get(stored.start, stored.inline);
         let from = skip.min(stored.inline);
         let to = (skip + length).min(stored.inline);
@@ -388,9 +349,27 @@ impl Outgoing {
             (gather, part_header(&stored.ddp, skip, skip + length == whole))
         };
         let inline = &inline[from as usize..to as usize];
-        let in_place = stored.is_steady && !stored.was_sent;
+        let in_place = stored.is_steady && stored.sent & stored.bit(part) == 0;
         let position = stored.position + u64::from(skip);
         Sendable { position, options: stored.options.at(position), ddp, inline, gather, in_place }
+    }
+
+    /// The payload of `count` full parts from part `first` on: what is in the ring, what is to be gathered, and whether
+    /// it may be sent in place.
+    pub(crate) fn payload(&self, serial: u64, first: u8, count: u32) -> (&[u8], Gather, bool) {
+        let stored = self.get(serial);
+        let Span { start, length } = stored.span(Some(first));
+        let end = (start + length * count).min(stored.payload());
+        let (from, to) = (start.min(stored.inline), end.min(stored.inline));
+        let inline = if from < to { self.bytes.get(stored.start + u64::from(from), to - from) } else { &[] };
+        let parts = bits(first.into(), u32::from(first) + count);
+        let in_place = stored.is_steady && stored.sent & parts == 0;
+        (inline, stored.gather.part(start - from, end - start - (to - from)), in_place)
+    }
+
+    /// Bytes of a segment's payload that are in the ring.
+    pub(crate) fn inline_of(&self, serial: u64) -> u32 {
+        self.get(serial).inline
     }
 
     /// These contents are acknowledged.
@@ -399,9 +378,9 @@ impl Outgoing {
             let Some(index) = serial.checked_sub(self.first) else { continue };
             let stored = &mut self.ring[index as usize];
             let was_waiting = stored.waiting != 0;
-            let bits = stored.bits(contents.part);
-            stored.acked |= bits;
-            stored.waiting &= !bits;
+            let parts = stored.parts_in(contents.part);
+            stored.acked |= parts;
+            stored.waiting &= !parts;
             if was_waiting && stored.waiting == 0 {
                 self.waiting -= 1;
             }
@@ -414,6 +393,7 @@ impl Outgoing {
     fn pop(&mut self) {
         if let Some(stored) = self.ring.pop_front() {
             self.bytes.free(stored.start, stored.inline);
+            self.places -= usize::from(stored.places);
             self.first += 1;
         }
     }
@@ -426,7 +406,7 @@ impl Outgoing {
             let Some(index) = serial.checked_sub(self.first) else { continue };
             let stored = &mut self.ring[index as usize];
             let before = stored.waiting;
-            stored.waiting |= stored.bits(contents.part) & !stored.acked;
+            stored.waiting |= stored.parts_of(contents.part) & !stored.acked;
             is_new |= stored.waiting != before;
             if before == 0 && stored.waiting != 0 {
                 self.waiting += 1;
@@ -436,12 +416,13 @@ impl Outgoing {
         is_new
     }
 
-    /// Retransmits the first unacknowledged segment: unlike others, it need not wait for anything at the peer but a
-    /// receive.
+    /// Retransmits the first unacknowledged segment, or the first such part of it: unlike others, it need not wait for
+    /// anything at the peer but a receive.
     pub(crate) fn send_first_again(&mut self) {
         let Some(stored) = self.ring.front_mut() else { return };
         self.waiting += usize::from(stored.waiting == 0);
-        stored.waiting |= stored.all() & !stored.acked;
+        let missing = stored.all() & !stored.acked;
+        stored.waiting |= missing & missing.wrapping_neg();
         self.from = self.first;
     }
 
@@ -472,21 +453,8 @@ impl Outgoing {
         self.first += self.ring.len() as u64;
         self.ring.clear();
         self.bytes.clear();
-        self.waiting = 0;
+        (self.waiting, self.places) = (0, 0);
     }
-}
-
-/// The DDP header of a part: its offset advanced, and Last only on the last one.
-fn part_header(whole: &[u8], skip: u32, is_last: bool) -> DdpHeader {
-    let mut bytes = [0; ddp::UNTAGGED_LENGTH];
-    let Ok(mut header) = Header::parse(whole) else { return whole.iter().copied().collect() };
-    match &mut header.target {
-        Target::Tagged { offset, .. } => *offset = offset.wrapping_add(u64::from(skip)),
-        Target::Untagged { offset, .. } => *offset = offset.wrapping_add(skip),
-    }
-    header.last &= is_last;
-    let length = header.emit(&mut bytes);
-    bytes[..length].iter().copied().collect()
 }
 
 #[cfg(test)]

@@ -80,6 +80,23 @@ pub(crate) struct Answered {
     pub(crate) variation: u64,
 }
 
+/// When packets request an immediate acknowledgement: see [`Rail::asks`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requests {
+    /// After this many bytes without a request.
+    after: u64,
+    /// And each packet that fills the window.
+    when_full: bool,
+}
+
+impl Requests {
+    /// Whether a packet requests one, with which `unasked` bytes were sent without a request. `fills`: it fills the
+    /// window.
+    pub(crate) const fn are_due(self, unasked: u64, fills: bool) -> bool {
+        unasked >= self.after || fills && self.when_full
+    }
+}
+
 /// The state of a rail.
 #[derive(Debug)]
 pub(crate) struct Rail {
@@ -284,11 +301,17 @@ impl Rail {
     /// Where more than that waits in queues of the path, half of what waits is acknowledged at a time: the other half
     /// keeps the path busy until the acknowledgement is here.
     pub(crate) fn asks(&mut self, bytes: u64, fills: bool) -> bool {
+        let requests = self.requests();
+        self.unasked += bytes;
+        requests.are_due(self.unasked, fills)
+    }
+
+    /// When packets request an immediate acknowledgement, as the window is now.
+    pub(crate) fn requests(&self) -> Requests {
         let (window, datagram) = (self.limit(), self.mtu.current() as u64);
         let (least, most) = (FEWEST_ASKED * datagram, MOST_ASKED * datagram);
         let (part, half_queue) = ((window / 8).clamp(least, most), self.queued(window) / 2);
-        self.unasked += bytes;
-        self.unasked >= part.max(half_queue.min(most)) || fills && window < 4 * least && half_queue <= part
+        Requests { after: part.max(half_queue.min(most)), when_full: window < 4 * least && half_queue <= part }
     }
 
     /// Of a full window the bytes that wait in queues of the path: those beyond what it holds in its least round trip.
@@ -372,7 +395,7 @@ mod tests {
             (0..100).for_each(|_| rail.on_round_trip(5 * ms, Duration::ZERO));
             assert_eq!(until_asked(&mut rail), before, "of {datagrams}, in slow start");
             rail.sent.push(&Leaving { now: Time::from_nanos(1), bytes: 1200, ..Leaving::default() });
-            let packet = *rail.sent.oldest().unwrap();
+            let packet = rail.sent.oldest().unwrap();
             let now = Time::from_nanos(2);
             for _ in 0..40 {
                 rail.window.on_lost(&packet, now);

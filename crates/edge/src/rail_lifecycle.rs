@@ -283,7 +283,7 @@ impl Connection {
     pub(crate) fn send_elsewhere(&mut self, index: usize) {
         let mut flying = core::mem::take(&mut self.scratch);
         flying.clear();
-        flying.extend(self.rails[index].sent.flying().copied());
+        flying.extend(self.rails[index].sent.flying());
         flying.iter().for_each(|packet| self.send_again(packet));
         let rail = &mut self.rails[index];
         rail.silence = rail.silence.on(silence::Event::Left);

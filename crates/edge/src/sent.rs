@@ -4,7 +4,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use weft_base::Time;
-use weft_congestion::Stamp;
+
+use crate::row::Row;
+pub(crate) use crate::row::{Contents, Leaving, Packet};
+
+#[cfg(test)]
+mod model;
 
 /// The initial reordering threshold: a packet this far behind an acknowledged one is lost (RFC 9002 section 6.1.1).
 const REORDERING: u64 = 3;
@@ -24,71 +29,12 @@ const RESERVE: usize = 16;
 /// Packets for which an idle rail keeps its memory.
 pub(crate) const IDLE_PACKETS: usize = 4;
 
-/// The contents of a packet that must arrive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Contents {
-    /// The first segment's serial.
-    pub(crate) first: u64,
-    /// Number of consecutive segments.
-    pub(crate) count: u16,
-    /// Set if it holds only this part of the one segment.
-    pub(crate) part: Option<u8>,
-    /// Frames, as bits of [`crate::connection::control`].
-    pub(crate) controls: u8,
-    /// An MTU probe: it only tests whether a datagram of its size passes.
-    pub(crate) is_probe: bool,
-}
-
-/// A packet that is being sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Leaving {
-    pub(crate) now: Time,
-    /// Estimated time of arrival.
-    pub(crate) arrives: Time,
-    /// 0 when it will not be acknowledged.
-    pub(crate) bytes: u32,
-    pub(crate) contents: Contents,
-    /// Whether it is sent with ECT.
-    pub(crate) ect: bool,
-    pub(crate) stamp: Stamp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Flying,
-    Lost,
-    /// Its rail was demoted or closed.
-    Left,
-    Done,
-}
-
-/// A packet that was sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet {
-    pub(crate) number: u64,
-    pub(crate) sent: Time,
-    pub(crate) bytes: u32,
-    pub(crate) contents: Contents,
-    /// Estimated time of arrival.
-    arrives: Time,
-    /// Whether it was declared lost before it was acknowledged.
-    pub(crate) was_lost: bool,
-    /// Whether its rail was demoted or closed since.
-    pub(crate) was_left: bool,
-    /// Whether it was sent with ECT.
-    pub(crate) ect: bool,
-    /// Whether its contents were retransmitted over a faster rail.
-    is_overtaken: bool,
-    /// How much had been delivered when it was sent.
-    pub(crate) stamp: Stamp,
-    state: State,
-}
-
-/// The packets, by number: a ring without gaps.
+/// The packets, by number: those that were sent in a row are one record.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    packets: VecDeque<Packet>,
-    first: u64,
+    rows: VecDeque<Row>,
+    /// The number of the next packet.
+    next: u64,
     most: usize,
     flying: usize,
     in_flight: u64,
@@ -114,8 +60,8 @@ impl Sent {
         let most = most.max(2 * RESERVE);
         Self {
             // It grows with the packets in flight.
-            packets: VecDeque::new(),
-            first: 0,
+            rows: VecDeque::new(),
+            next: 0,
             most,
             flying: 0,
             in_flight: 0,
@@ -133,23 +79,43 @@ impl Sent {
     }
 
     pub(crate) fn next_number(&self) -> u64 {
-        self.first + self.packets.len() as u64
+        self.next
+    }
+
+    /// The slots in use: one for each number from the first that is not settled.
+    fn used(&self) -> usize {
+        (self.next - self.first()) as usize
+    }
+
+    fn first(&self) -> u64 {
+        self.rows.front().map_or(self.next, |row| row.number)
     }
 
     /// Whether one more may be sent, with segments or without.
     pub(crate) fn has_room(&self, segments: bool) -> bool {
-        self.packets.len() < self.most - if segments { RESERVE } else { 0 }
+        self.used() < self.most - if segments { RESERVE } else { 0 }
     }
 
-    /// Frees a slot when none is left. Returns a packet in flight whose contents are to be retransmitted.
+    /// How many more with segments may be sent.
+    pub(crate) fn room(&self) -> usize {
+        (self.most - RESERVE).saturating_sub(self.used())
+    }
+
+    /// Frees slots when none is left. Returns packets in a row some of which are in flight: what they hold and is not
+    /// acknowledged is to be retransmitted.
     pub(crate) fn make_room(&mut self) -> Option<Packet> {
         if self.has_room(false) {
             return None;
         }
-        let lost = self.settle(self.first).filter(|packet| !packet.was_lost && !packet.was_left);
-        self.packets.pop_front();
-        self.first += 1;
-        lost
+        let row = self.rows.pop_front()?;
+        self.on_gone(row.flying().count() as u32, row.bytes());
+        row.is_flying().then(|| row.all())
+    }
+
+    /// Packets of `bytes` bytes each are in flight no more.
+    fn on_gone(&mut self, packets: u32, bytes: u32) {
+        self.flying -= packets as usize;
+        self.in_flight -= u64::from(packets) * u64::from(bytes);
     }
 
     /// Bytes in flight.
@@ -174,30 +140,20 @@ impl Sent {
 
     /// Records a sent packet.
     pub(crate) fn push(&mut self, leaving: &Leaving) {
-        let Leaving { now, arrives, bytes, contents, ect, stamp } = *leaving;
-        let state = if bytes == 0 { State::Done } else { State::Flying };
-        let number = self.next_number();
-        let packet = Packet {
-            number,
-            sent: now,
-            bytes,
-            contents,
-            arrives,
-            was_lost: false,
-            was_left: false,
-            ect,
-            is_overtaken: false,
-            stamp,
-            state,
-        };
-        self.packets.push_back(packet);
-        if bytes > 0 {
-            self.flying += 1;
-            self.in_flight += u64::from(bytes);
-            self.last_sent = now;
+        self.push_row(leaving, 1);
+    }
+
+    /// Records `count` packets that are sent in a row, at most 64.
+    pub(crate) fn push_row(&mut self, leaving: &Leaving, count: u32) {
+        if leaving.bytes > 0 {
+            self.rows.push_back(Row::new(self.next, leaving, count));
+            self.flying += count as usize;
+            self.in_flight += u64::from(count) * u64::from(leaving.bytes);
+            self.last_sent = leaving.now;
         }
+        self.next += u64::from(count);
         self.pass_settled();
-        self.pop_settled(now, Duration::MAX);
+        self.pop_settled(leaving.now, Duration::MAX);
     }
 
     /// Skips the next number. There must be a slot for it.
@@ -205,46 +161,50 @@ impl Sent {
         self.push(&Leaving { now, ..Leaving::default() });
     }
 
-    /// The peer acknowledges this range; newly acknowledged packets are put into `settled`. Returns false when one was
-    /// never sent.
+    /// The peer acknowledges this range; newly acknowledged packets are put into `settled`, the newest first. Returns
+    /// false when one was never sent.
     pub(crate) fn acknowledge(&mut self, low: u64, high: u64, settled: &mut Vec<Packet>) -> bool {
-        if high >= self.next_number() {
+        if high >= self.next {
             return false;
         }
-        for number in (low.max(self.first)..=high).rev() {
-            settled.extend(self.settle(number));
+        let from = self.rows.partition_point(|row| row.end() <= low);
+        let to = self.rows.partition_point(|row| row.number <= high);
+        for at in (from..to).rev() {
+            let row = &mut self.rows[at];
+            let (flew, bytes) = (row.settle(row.within(low, high), settled), row.bytes());
+            self.on_gone(flew, bytes);
         }
         self.largest_acked = self.largest_acked.max(Some(high));
+        self.pass_settled();
         true
+    }
+
+    /// The record of a number.
+    fn find(&self, number: u64) -> Option<usize> {
+        let at = self.rows.partition_point(|row| row.end() <= number);
+        self.rows.get(at).filter(|row| row.number <= number).map(|_| at)
     }
 
     /// An unacknowledged packet, by the low 32 bits of its number. There are never enough packets for two to share
     /// these.
-    pub(crate) fn unsettled(&self, number: u32) -> Option<&Packet> {
-        let index = number.wrapping_sub(self.first as u32);
-        self.packets.get(index as usize).filter(|packet| packet.state != State::Done)
+    pub(crate) fn unsettled(&self, number: u32) -> Option<Packet> {
+        let first = self.first();
+        let number = first + u64::from(number.wrapping_sub(first as u32));
+        self.rows[self.find(number)?].unsettled(number)
     }
 
     /// Whether a packet without an acknowledgement had this number, or none: as far as it is not forgotten.
     pub(crate) fn was_unasked(&self, number: u64) -> bool {
-        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        index.and_then(|index| self.packets.get(index)).is_some_and(|packet| packet.bytes == 0)
+        (self.first()..self.next).contains(&number) && self.find(number).is_none()
     }
 
     /// Removes a packet, in flight or declared lost.
     pub(crate) fn settle(&mut self, number: u64) -> Option<Packet> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let packet = self.packets.get_mut(index)?;
-        match core::mem::replace(&mut packet.state, State::Done) {
-            State::Done => return None,
-            State::Lost => packet.was_lost = true,
-            State::Left => packet.was_left = true,
-            State::Flying => {
-                self.flying -= 1;
-                self.in_flight -= u64::from(packet.bytes);
-            }
-        }
-        let packet = *packet;
+        let at = self.find(number)?;
+        let row = &mut self.rows[at];
+        let packet = row.unsettled(number)?;
+        let (flew, bytes) = (row.remove(row.within(number, number)), row.bytes());
+        self.on_gone(flew, bytes);
         self.pass_settled();
         Some(packet)
     }
@@ -253,29 +213,25 @@ impl Sent {
     /// returned once; those before it are checked only once in bulk and once otherwise.
     pub(crate) fn overtaken(&mut self, soon: Time, in_bulk: bool) -> Option<Contents> {
         let looked = &mut self.overtaken[usize::from(in_bulk)];
-        *looked = (*looked).max(self.first);
-        let from = (*looked - self.first) as usize;
-        for packet in self.packets.range_mut(from..) {
-            *looked = packet.number + 1;
-            let is_late = packet.state == State::Flying && packet.contents.count > 0 && packet.arrives > soon;
-            if is_late && !core::mem::replace(&mut packet.is_overtaken, true) {
-                return Some(packet.contents);
+        let from = self.rows.partition_point(|row| row.end() <= *looked);
+        for row in self.rows.range_mut(from..) {
+            if let Some((number, contents)) = row.overtake(*looked, soon) {
+                *looked = number + 1;
+                return Some(contents);
             }
+            *looked = row.end();
         }
         None
     }
 
     /// The packets in flight.
-    pub(crate) fn flying(&self) -> impl Iterator<Item = &Packet> {
-        self.packets.iter().filter(|packet| packet.state == State::Flying)
+    pub(crate) fn flying(&self) -> impl Iterator<Item = Packet> {
+        self.rows.iter().flat_map(Row::flying)
     }
 
     /// The rail is demoted or closed: puts all packets in flight into `left`. They may still turn out to have arrived.
     pub(crate) fn leave(&mut self, left: &mut Vec<Packet>) {
-        for packet in self.packets.iter_mut().filter(|packet| packet.state == State::Flying) {
-            packet.state = State::Left;
-            left.push(*packet);
-        }
+        self.rows.iter_mut().for_each(|row| row.leave(left));
         (self.flying, self.in_flight, self.loss_at) = (0, 0, None);
         self.pass_settled();
     }
@@ -309,70 +265,67 @@ impl Sent {
     /// Puts packets that are lost into `lost`: by number, or because a younger one has arrived and `delay` is over.
     pub(crate) fn detect(&mut self, now: Time, delay: Duration, lost: &mut Vec<Packet>) {
         self.loss_at = None;
-        let Some(largest) = self.largest_acked else { return };
+        let Some(largest) = self.largest_acked.filter(|largest| *largest > 0) else { return };
         let before = lost.len();
-        let from = self.settled_to.saturating_sub(self.first) as usize;
-        let older = self.packets.range_mut(from.min(self.packets.len())..).take_while(|packet| packet.number < largest);
-        for packet in older.filter(|packet| packet.state == State::Flying) {
-            let due = packet.sent + delay;
-            if packet.number + self.reordering <= largest || due <= now {
-                packet.state = State::Lost;
-                self.flying -= 1;
-                self.in_flight -= u64::from(packet.bytes);
-                lost.push(*packet);
-            } else if self.loss_at.is_none_or(|at| due < at) {
+        let from = self.rows.partition_point(|row| row.end() <= self.settled_to);
+        for at in from..self.rows.partition_point(|row| row.number < largest) {
+            let row = &mut self.rows[at];
+            let older = row.flying_of(row.within(0, largest - 1));
+            let due = row.sent() + delay;
+            let far = largest.checked_sub(self.reordering).map_or(0, |far| row.within(0, far));
+            let gone = if due <= now { older } else { older & far };
+            if older & !gone != 0 && self.loss_at.is_none_or(|at| due < at) {
                 self.loss_at = Some(due);
+            }
+            if gone != 0 {
+                let (packets, bytes) = (row.lose(gone, lost), row.bytes());
+                self.on_gone(packets, bytes);
             }
         }
         if lost.len() > before {
-            self.orderly_from = self.next_number() + self.orderly_after;
+            self.orderly_from = self.next + self.orderly_after;
             self.orderly_after = (self.orderly_after * 2).min(MAX_ORDERLY_AFTER);
         }
         self.pass_settled();
     }
 
     /// The oldest packet in flight.
-    pub(crate) fn oldest(&self) -> Option<&Packet> {
+    pub(crate) fn oldest(&self) -> Option<Packet> {
         self.oldest_ones().next()
     }
 
     /// The oldest packet in flight that is not an MTU probe, which may have been too large.
-    pub(crate) fn oldest_content(&self) -> Option<&Packet> {
+    pub(crate) fn oldest_content(&self) -> Option<Packet> {
         self.oldest_ones().find(|packet| !packet.contents.is_probe)
     }
 
-    fn oldest_ones(&self) -> impl Iterator<Item = &Packet> {
-        let from = self.settled_to.saturating_sub(self.first) as usize;
-        self.packets.range(from.min(self.packets.len())..).filter(|packet| packet.state == State::Flying)
+    fn oldest_ones(&self) -> impl Iterator<Item = Packet> {
+        let from = self.rows.partition_point(|row| row.end() <= self.settled_to);
+        self.rows.range(from..).flat_map(Row::flying)
     }
 
-    /// Moves `settled_to` on to the oldest packet in flight: each number is passed once.
+    /// Moves `settled_to` on to the oldest record with packets in flight: each is passed once.
     fn pass_settled(&mut self) {
-        let from = self.settled_to.max(self.first);
-        let settled = self.packets.range((from - self.first) as usize..);
-        self.settled_to = from + settled.take_while(|packet| packet.state != State::Flying).count() as u64;
+        let from = self.rows.partition_point(|row| row.end() <= self.settled_to);
+        let settled = self.rows.range(from..).take_while(|row| !row.is_flying());
+        self.settled_to = settled.last().map_or(self.settled_to, Row::end);
     }
 
     /// Releases memory that no packet in flight needs.
     pub(crate) fn shrink(&mut self) {
-        self.packets.shrink_to(IDLE_PACKETS);
+        self.rows.shrink_to(IDLE_PACKETS);
     }
 
     /// Forgets settled packets. Those declared lost stay a while: an acknowledgement may show that the loss was
     /// spurious.
     pub(crate) fn pop_settled(&mut self, now: Time, keep: Duration) {
-        let crowded = self.packets.len() > self.most / 2;
-        while let Some(front) = self.packets.front() {
-            let settled = match front.state {
-                State::Done => true,
-                State::Flying => false,
-                State::Lost | State::Left => crowded || front.sent + keep < now,
-            };
-            if !settled {
+        let crowded = self.used() > self.most / 2;
+        while let Some(front) = self.rows.front() {
+            let is_over = front.is_settled() || !front.is_flying() && (crowded || front.sent() + keep < now);
+            if !is_over {
                 return;
             }
-            self.packets.pop_front();
-            self.first += 1;
+            self.rows.pop_front();
         }
     }
 }
@@ -380,6 +333,7 @@ impl Sent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Span;
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -443,12 +397,12 @@ mod tests {
         assert!(sent.acknowledge(0, 2, &mut settled) && sent.acknowledge(0, 2, &mut settled));
         assert_eq!((settled.len(), sent.in_flight(), sent.is_flying()), (3, 0, false));
         sent.push(&Leaving { now: at(9), ..Leaving::default() });
-        assert_eq!((sent.next_number(), sent.packets.len()), (4, 0), "it is never acknowledged");
+        assert_eq!((sent.next_number(), sent.rows.len()), (4, 0), "it is never acknowledged");
     }
 
     #[test]
     fn one_that_is_not_acknowledged_is_found_by_the_low_bits_of_its_number() {
-        let mut sent = Sent { first: (1 << 32) - 2, ..Sent::new(64) };
+        let mut sent = Sent { next: (1 << 32) - 2, ..Sent::new(64) };
         (0..4).for_each(|ms| sent.push(&Leaving { now: at(ms), bytes: 100, ..Leaving::default() }));
         let find = |sent: &Sent, low| sent.unsettled(low).map(|packet| packet.number);
         assert_eq!([find(&sent, u32::MAX - 2), find(&sent, 2)], [None; 2], "never sent");
@@ -482,12 +436,48 @@ mod tests {
         assert_eq!((left.len(), sent.in_flight(), sent.is_flying()), (2, 0, false));
         settled.clear();
         sent.acknowledge(1, 2, &mut settled);
-        assert!(settled.iter().all(|packet| packet.was_left && !packet.was_lost) && settled.len() == 2);
+        assert!(settled.iter().all(|packet| !packet.was_lost) && settled.len() == 2);
     }
 
     #[test]
     fn full() {
         let sent = sent(48);
         assert!(!sent.has_room(true) && sent.has_room(false));
+    }
+    #[test]
+    fn of_a_row_single_packets_are_lost() {
+        let mut sent = sent(2);
+        let contents = Contents { count: 1, part: Some(Span { start: 0, length: 90 }), ..Contents::default() };
+        sent.push_row(&Leaving { now: at(2), bytes: 100, contents, ..Leaving::default() }, 8);
+        sent.skip(at(2));
+        assert_eq!((sent.next_number(), sent.in_flight(), sent.used()), (11, 1000, 11));
+        let (mut settled, mut lost) = (vec![], vec![]);
+        assert!(sent.acknowledge(0, 4, &mut settled) && sent.acknowledge(7, 7, &mut settled));
+        let numbers = |packets: &[Packet]| packets.iter().map(Packet::numbers).collect::<Vec<_>>();
+        assert_eq!(numbers(&settled), [2..5, 1..2, 0..1, 7..8]);
+        // Three behind the seventh is the fourth, which has come.
+        sent.detect(at(3), Duration::from_millis(9), &mut lost);
+        assert_eq!((lost.len(), sent.loss_at(), sent.in_flight()), (0, Some(at(11)), 400));
+        assert!(sent.acknowledge(8, 8, &mut settled));
+        sent.detect(at(4), Duration::from_millis(9), &mut lost);
+        assert_eq!(lost.iter().map(|packet| packet.number).collect::<Vec<_>>(), [5]);
+        assert_eq!(lost[0].contents.part, Some(Span { start: 270, length: 90 }));
+        assert_eq!(sent.unsettled(5).map(|packet| packet.was_lost), Some(true));
+        settled.clear();
+        assert!(sent.acknowledge(5, 9, &mut settled));
+        assert_eq!(numbers(&settled), [9..10, 6..7, 5..6]);
+        assert_eq!((sent.in_flight(), sent.is_flying()), (0, false));
+        sent.pop_settled(at(5), Duration::from_millis(36));
+        assert_eq!(sent.used(), 0);
+    }
+
+    #[test]
+    fn where_all_slots_are_taken_the_oldest_row_makes_room() {
+        let mut sent = Sent::new(64);
+        sent.push_row(&Leaving { bytes: 100, ..Leaving::default() }, 60);
+        assert!(sent.make_room().is_none() && sent.has_room(false) && sent.room() == 0);
+        sent.push_row(&Leaving { bytes: 100, ..Leaving::default() }, 4);
+        assert_eq!(sent.make_room().map(|packet| packet.numbers()), Some(0..60));
+        assert_eq!((sent.in_flight(), sent.used()), (400, 4));
     }
 }

@@ -271,7 +271,7 @@ impl Connection {
         rail.peer_overflows = ack.overflows;
         self.counters.peer_overflows += u64::from(dropped);
         let said = EcnCounts { ect0: ack.ecn.ect0, ect1: ack.ecn.ect1, ce: ack.ecn.ce };
-        let marked = settled.iter().filter(|packet| packet.ect).map(|packet| packet.number);
+        let marked = settled.iter().filter(|packet| packet.ect).map(Packet::numbers);
         let ce = rail.ecn.on_ack(ack.largest, said, marked);
         if !settled.is_empty() {
             rail.ecn.on_answered(rail.sent.next_number());

@@ -121,6 +121,9 @@ impl Connection {
         let mut burst = None;
         while !out.is_full(self.datagram_size()) {
             let turn = self.turn(&mut burst, now);
+            if self.send_run(&turn, burst.as_ref(), source, now, out) {
+                continue;
+            }
             let goes_on = self.datagram(&turn, source, now, out) || turn.segments && self.overtake(turn.rail, now);
             if !goes_on {
                 if turn.segments {
@@ -149,8 +152,7 @@ impl Connection {
         }
         let index = turn.rail;
         let is_alone = self.rails.len() == 1;
-        // Where the last packet may be overtaken, the peer would put this segment off, as after a loss.
-        self.outgoing.holds_fenced = !is_alone || !self.rails[0].sent.keeps_order();
+        self.see_order();
         if is_alone && !self.is_word_due(0, now) && !(turn.segments && self.may_have_segments(source)) {
             return false;
         }
@@ -188,6 +190,12 @@ impl Connection {
             return false;
         }
         self.finish(draft, now, &mut out.datagrams)
+    }
+
+    /// Where the last packet may be overtaken, the peer would put a fenced segment off, as after a loss: it is sent
+    /// later.
+    pub(super) fn see_order(&mut self) {
+        self.outgoing.holds_fenced = self.rails.len() > 1 || !self.rails[0].sent.keeps_order();
     }
 
     /// Whether there may be segments to send, or the close that follows them.
@@ -375,22 +383,20 @@ impl Connection {
     /// Writes one segment, or a part of it. Returns false when it does not fit.
     pub(super) fn put_segment(&mut self, serial: u64, part: Option<u8>, draft: &mut Draft<'_>, room: usize) -> bool {
         let mut part = part;
-        let mut length = self.outgoing.get(serial).length();
-        if part.is_none() && SEGMENT_OVERHEAD + length > room {
+        if SEGMENT_OVERHEAD + self.outgoing.length(serial, part) > room {
             // It was made for a larger datagram. With acknowledgements before it there may be just too little room now.
             let confirms = if draft.contents.controls & control::CONFIRM == 0 { 0 } else { CONFIRM_LENGTH };
             if draft.length() > HEADER_LENGTH + confirms {
                 return false;
             }
-            self.outgoing.cut(serial);
-            part = Some(0);
+            part = self.outgoing.cut(serial);
         }
         self.put_confirm(draft);
         let stored = self.outgoing.get(serial);
         let ack_now = stored.ack_now;
         let sendable = self.outgoing.sendable(serial, part);
         let ulpdu = sendable.ddp.len() + sendable.inline.len() + sendable.gather.length() as usize;
-        length = ulpdu + sendable.options.length();
+        let length = ulpdu + sendable.options.length();
         if SEGMENT_OVERHEAD + length > room {
             return false;
         }
@@ -407,7 +413,7 @@ impl Connection {
             draft.contents.first = serial;
         }
         draft.contents.count += 1;
-        draft.contents.part = part;
+        draft.contents.part = part.map(|part| self.outgoing.span(serial, part));
         self.counters.segments_sent += 1;
         self.counters.segments_repeated += u64::from(self.outgoing.on_sent(serial, part));
         true
@@ -457,7 +463,8 @@ impl Connection {
         let stamp = if eliciting { rail.window.on_sent(rail.sent.in_flight(), now) } else { Stamp::default() };
         // No other rail can overtake it.
         let arrives = if is_alone { now } else { now + rail.arrival() };
-        rail.sent.push(&Leaving { now, arrives, bytes: in_flight, contents, ect: marked, stamp });
+        let alone = Leaving::default();
+        rail.sent.push(&Leaving { now, arrives, bytes: in_flight, contents, ect: marked, stamp, ..alone });
         let next = rail.sent.next_number();
         if rail.sent.has_room(false) && rail.skipped.skips(next, &mut self.random) {
             rail.sent.skip(now);
@@ -471,7 +478,7 @@ impl Connection {
         let first = datagrams.last().map_or(0, |last| last.pieces.end);
         let ecn = if marked { 2 } else { 0 };
         let (end, PathAddress { local, to }) = (draft.pieces.len(), draft.place);
-        datagrams.push(Datagram { to, local, pieces: first..end, length, ecn, rail: rail.id });
+        datagrams.push(Datagram { to, local, pieces: first..end, length, count: 1, ecn, rail: rail.id });
         rail.tally.sent_packets += 1;
         rail.tally.sent_bytes += length as u64;
         self.counters.packets_sent += 1;

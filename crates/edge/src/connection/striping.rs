@@ -9,6 +9,7 @@ use weft_congestion::share;
 use super::Connection;
 use crate::phase::Phase;
 use crate::rail::Rail;
+use crate::round_trip::nanos;
 
 /// Rails, as bits.
 pub(crate) type RailSet = u16;
@@ -29,6 +30,12 @@ pub(super) struct Burst {
     rail: usize,
     /// The longest arrival time that one of them may have.
     until: Duration,
+}
+
+impl Burst {
+    pub(super) const fn until(&self) -> Duration {
+        self.until
+    }
 }
 
 impl Turn {
@@ -147,5 +154,17 @@ impl Rail {
         let queued = self.sent.in_flight() + self.mtu.current() as u64;
         let wait = share(trip, queued, self.limit().max(1));
         Duration::from_nanos(wait.saturating_add(trip / 2))
+    }
+    /// How long a datagram of `length` bytes takes at the rail's rate.
+    pub(crate) fn takes(&self, length: usize) -> Duration {
+        Duration::from_nanos(share(self.trip.smoothed_ns(), length as u64, self.limit().max(1)))
+    }
+
+    /// Bytes that may be sent now until a further datagram takes longer than `until` to arrive.
+    pub(crate) fn bytes_until(&self, until: Duration) -> u64 {
+        let trip = self.trip.smoothed_ns();
+        let wait = nanos(until).saturating_sub(trip / 2);
+        let bytes = if trip == 0 { u64::MAX } else { share(wait, self.limit().max(1), trip) };
+        bytes.saturating_sub(self.sent.in_flight() + self.mtu.current() as u64)
     }
 }

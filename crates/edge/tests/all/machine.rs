@@ -45,6 +45,7 @@ fn faults(random: &mut Random) -> Faults {
 fn everything_arrives_once_under_all_faults() {
     let first: u64 = std::env::var("WEFT_EDGE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     let count: u64 = std::env::var("WEFT_EDGE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1500);
+    let mut runs = 0;
     for seed in first..first + count {
         let mut random = Random::new(seed);
         let (settings, faults) = (settings(&mut random), faults(&mut random));
@@ -57,7 +58,9 @@ fn everything_arrives_once_under_all_faults() {
             eprintln!("seed {seed}");
             std::panic::resume_unwind(error);
         }
+        runs += world.sides.iter().map(|side| side.sink.taken_runs).sum::<u64>();
     }
+    assert!(runs >= count / 2, "{runs} runs in {count} worlds");
 }
 
 /// A segment fenced behind all earlier ones is sent at once where packets arrive in order, and otherwise when those are

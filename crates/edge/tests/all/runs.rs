@@ -1,11 +1,12 @@
 //! Runs: packets that are handled as one give what they give one by one, whatever is wrong with one of them.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use crate::world::{address, byte, established};
-use weft_base::{Stag, Time};
+use weft_base::{Gather, RegionId, Slice, Stag, Time};
 use weft_edge::{
-    Batch, Confirmation, Connection, Established, Meta, Options, Run, Segment, Settings, Sink, Source, Verdict,
+    Batch, Confirmation, Connection, Established, Meta, Options, Piece, Run, Segment, Settings, Sink, Source, Verdict,
 };
 use weft_wire::Crc32c;
 use weft_wire::ddp::{Header, TAGGED_LENGTH, Target};
@@ -13,6 +14,7 @@ use weft_wire::edge::ConnectionId;
 use weft_wire::edge::frame::SegmentOptions;
 use weft_wire::edge::packet::{self, Builder, HEADER_LENGTH};
 
+const MS: Duration = Duration::from_millis(1);
 /// Where payload begins in the packets of these tests.
 const HEAD: usize = HEADER_LENGTH + 7 + TAGGED_LENGTH;
 
@@ -166,5 +168,171 @@ fn one_wrong_packet_anywhere_changes_nothing_for_the_others() {
         if at != 5 && fault != "cut" {
             assert_eq!(acknowledge(&mut together), acknowledge(&mut apart), "{what}");
         }
+    }
+}
+
+/// Writes of one region, one behind the other.
+struct Writes {
+    left: u32,
+    offset: u64,
+    header: Vec<u8>,
+}
+
+impl Writes {
+    fn give(&mut self, budget: u32, packets: u32) -> Option<(Segment<'_>, u32)> {
+        let room = budget - TAGGED_LENGTH as u32;
+        let length = self.left.min(room * packets);
+        self.left -= length;
+        let mut header = [0; TAGGED_LENGTH];
+        let target = Target::Tagged { stag: Stag(7), offset: self.offset };
+        Header { last: self.left == 0, control: 0x40, target }.emit(&mut header);
+        self.header = header.to_vec();
+        let gather = Slice { region: RegionId { index: 0, generation: 0 }, offset: self.offset, length }.into();
+        self.offset += u64::from(length);
+        let (bytes, options, ack_now) = (&[], Options::default(), self.left == 0);
+        (length > 0)
+            .then_some((Segment { header: &self.header, bytes, gather, is_steady: true, ack_now, options }, room))
+    }
+}
+
+impl Source for Writes {
+    fn next(&mut self, budget: u32) -> Option<Segment<'_>> {
+        self.give(budget, 1).map(|(segment, _)| segment)
+    }
+
+    fn next_run(&mut self, budget: u32, most: u32) -> Option<(Segment<'_>, u32)> {
+        self.give(budget, most)
+    }
+}
+
+/// The bytes of the region.
+fn gathered(gather: &Gather) -> Vec<u8> {
+    gather
+        .slices()
+        .iter()
+        .flat_map(|slice| (slice.offset..).take(slice.length as usize))
+        .map(|at| byte(0, at))
+        .collect()
+}
+
+/// The datagrams of a batch.
+fn datagrams(batch: &Batch) -> Vec<Vec<u8>> {
+    let bytes_of = |piece: &Piece| match piece {
+        Piece::Row { .. } => unreachable!("a row has nothing but datagrams"),
+        Piece::Bytes { start, length } => batch.bytes[*start as usize..][..*length as usize].to_vec(),
+        Piece::Payload { start, length, gather, .. } => {
+            let payload = [&batch.bytes[*start as usize..][..*length as usize], &gathered(gather)].concat();
+            [&payload[..], &Crc32c::of(&payload).to_be_bytes()].concat()
+        }
+    };
+    let whole = |(datagram, index): (&weft_edge::Datagram, u32)| -> Vec<u8> {
+        let pieces = &batch.pieces[datagram.pieces.clone()];
+        let of_row = pieces[0].of_row(index);
+        let bytes: Vec<u8> = of_row.as_ref().map_or(pieces, |row| &row[..]).iter().flat_map(bytes_of).collect();
+        assert_eq!(bytes.len(), datagram.length);
+        bytes
+    };
+    let all = batch.datagrams.iter().flat_map(|datagram| (0..datagram.count).map(move |index| (datagram, index)));
+    all.map(whole).collect()
+}
+
+/// Two sides, and what the second has.
+struct Pair {
+    sides: [Connection; 2],
+    store: Store,
+    now: Time,
+}
+
+impl Pair {
+    fn send(&mut self, side: usize, source: &mut impl Source) -> Vec<Vec<u8>> {
+        let mut sent = vec![];
+        let mut batch = Batch::new(64, 1 << 18);
+        loop {
+            let more = self.sides[side].transmit(source, self.now, &mut batch);
+            sent.extend(datagrams(&batch));
+            batch.clear();
+            if !more {
+                return sent;
+            }
+        }
+    }
+
+    fn bring(&mut self, side: usize, packets: &[Vec<u8>]) {
+        let meta = Meta { from: address(1 - side), local: 0, ecn: 0, now: self.now };
+        for (bytes, size) in joined(packets) {
+            self.sides[side].receive_all(&bytes, size, &meta, &mut self.store);
+        }
+    }
+
+    /// The second side acknowledges what it has.
+    fn answer(&mut self) {
+        self.now = self.now + 2 * MS;
+        let packets = self.send(1, &mut Nothing);
+        self.bring(0, &packets);
+    }
+
+    /// A pair that has exchanged so much that runs are long.
+    fn warm() -> (Self, u64) {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut pair = Self { sides: [0, 1].map(|side| connection(side, now)), store: Store::default(), now };
+        let mut source = Writes { left: 400_000, offset: 0, header: vec![] };
+        for _ in 0..1000 {
+            let packets = pair.send(0, &mut source);
+            pair.bring(1, &packets);
+            pair.answer();
+            if source.left == 0 && pair.sides[0].acknowledged() == pair.sides[0].next_position() {
+                return (pair, source.offset);
+            }
+        }
+        panic!("not all was acknowledged: {:?}", pair.sides[0].counters());
+    }
+}
+
+#[test]
+fn half_a_run_is_acknowledged_and_only_the_rest_is_sent_again() {
+    type Misses = fn(usize) -> bool;
+    let misses: [(&str, Misses); 4] = [
+        ("the first half", |at| at < 10),
+        ("the second half", |at| at >= 10),
+        ("every second one", |at| at % 2 == 1),
+        ("one in the middle", |at| at == 7),
+    ];
+    for (what, misses) in misses {
+        let (mut pair, offset) = Pair::warm();
+        assert!(pair.store.runs > 5, "{} runs", pair.store.runs);
+        let repeated = pair.sides[0].counters().segments_repeated;
+        let begin = pair.sides[0].next_position();
+        // Full packets.
+        let part = pair.sides[0].datagram_size() - HEAD - 4;
+        let mut source = Writes { left: 20 * part as u32, offset, header: vec![] };
+        let mut packets = vec![];
+        while packets.len() < 20 {
+            packets.extend(pair.send(0, &mut source));
+            pair.now = pair.now + MS;
+        }
+        assert!(packets.len() == 20 && packets.iter().all(|packet| packet.len() == HEAD + part + 4), "{what}");
+        let come: Vec<Vec<u8>> =
+            packets.into_iter().enumerate().filter(|(at, _)| !misses(*at)).map(|(_, packet)| packet).collect();
+        let missing = 20 - come.len() as u64;
+        pair.bring(1, &come);
+        pair.answer();
+        let first = (0..20).find(|at| misses(*at)).unwrap() as u64;
+        assert_eq!(pair.sides[0].acknowledged(), begin + first * part as u64, "{what}");
+        for _ in 0..20 {
+            if let Some(at) = pair.sides[0].next_timeout() {
+                pair.now = pair.now.max(at);
+                pair.sides[0].handle_timeout(pair.now);
+            }
+            let packets = pair.send(0, &mut source);
+            pair.bring(1, &packets);
+            pair.answer();
+        }
+        assert_eq!(pair.sides[0].acknowledged(), pair.sides[0].next_position(), "{what}");
+        let again = pair.sides[0].counters().segments_repeated - repeated;
+        // Where the end is missing, probes tell first.
+        assert!((missing..=missing + 4).contains(&again), "{what}: {again} were sent again");
+        let sent = pair.sides[0].next_position();
+        let placed = pair.store.bytes.range(begin..sent).count() as u64;
+        assert_eq!(placed, 20 * part as u64, "{what}");
     }
 }

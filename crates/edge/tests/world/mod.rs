@@ -3,23 +3,23 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod links;
-mod receiver;
+pub(crate) mod receiver;
+pub(crate) mod sender;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use weft_base::{Gather, Random, RegionId, Slice, Time};
+use weft_base::{Random, Time};
 use weft_edge::{
-    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Options, Piece, RailAddress, RailState, Segment,
-    Settings, Source,
+    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Piece, RailAddress, RailState, Settings,
 };
 use weft_wire::Crc32c;
-use weft_wire::ddp::{Header, Target};
 use weft_wire::edge::{ConnectionId, setup};
 
 use links::{Link, address_on, link_between};
 use receiver::Receiver;
+use sender::Sender;
 
 /// Faults of the network.
 #[derive(Clone, Debug)]
@@ -70,145 +70,10 @@ fn hit(random: &mut Random, one_in: u64) -> bool {
     one_in > 0 && random.one_in(one_in)
 }
 
-/// The messages that one side sends: tagged and gathered, or untagged and inline.
-pub(crate) struct Sender {
-    /// Bytes left of the current message, its progress, and whether it is tagged.
-    message: Option<(u32, u32, bool)>,
-    pub(crate) left: u32,
-    longest: u64,
-    offset: u64,
-    number: u32,
-    header: Vec<u8>,
-    inline: Vec<u8>,
-    random: Random,
-    fences: u64,
-    pub(crate) end: u64,
-    /// Positions after the last segments of messages.
-    ends: BTreeSet<u64>,
-}
-
 /// The byte at an offset of a region, or of a message.
 pub(crate) fn byte(number: u64, offset: u64) -> u8 {
     let mixed = (number ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     (mixed >> 56) as u8
-}
-
-impl Sender {
-    pub(crate) fn new(messages: u32, longest: u64, fences: u64, seed: u64) -> Self {
-        let random = Random::new(seed);
-        Self {
-            message: None,
-            left: messages,
-            longest,
-            offset: 0,
-            number: 0,
-            header: vec![],
-            inline: vec![],
-            random,
-            fences,
-            end: 0,
-            ends: BTreeSet::new(),
-        }
-    }
-
-    /// Whether a message may be sent past the queue: none has begun.
-    fn is_between(&self) -> bool {
-        self.message.is_none() && self.left > 0
-    }
-
-    /// Begins a tagged message of this many bytes.
-    pub(crate) fn begin_message(&mut self, bytes: u32) {
-        assert!(!self.has_begun(), "one message at a time");
-        self.message = Some((bytes, 0, true));
-    }
-
-    /// Whether a part of a message is still to be taken.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.message.is_some()
-    }
-
-    /// A message in one segment of no more than `most` bytes of payload, all of it inline.
-    fn short(&mut self, most: u64) -> Segment<'_> {
-        self.left -= 1;
-        self.number += 1;
-        self.message = Some((self.random.below(most + 1) as u32, 0, false));
-        self.next(1000).expect("a message has begun")
-    }
-
-    /// Writes an untagged message into the connection's ring. Returns whether that was done.
-    fn write(&mut self, connection: &mut Connection) -> bool {
-        let (number, most) = (self.number + 1, 1 + self.random.below(5000) as u32);
-        let length = self.random.below(u64::from(most) + 1) as u32;
-        let target = Target::Untagged { word: 0, queue: 0, number: weft_base::MessageNumber(number), offset: 0 };
-        let mut header = [0; 18];
-        let header_length = Header { last: true, control: 0x40, target }.emit(&mut header);
-        let write = |place: &mut [u8]| {
-            assert_eq!(place.len(), most as usize);
-            (0..).zip(&mut place[..length as usize]).for_each(|(at, to)| *to = byte(number.into(), at));
-            Some(length as usize)
-        };
-        let written = connection.write_message(most, write, || &header[..header_length]);
-        if written.is_none() {
-            return false;
-        }
-        assert_eq!(written, Some(Some(length)));
-        (self.left, self.number) = (self.left - 1, number);
-        self.end += u64::from(length) + 1;
-        self.ends.insert(self.end);
-        true
-    }
-
-    fn begin(&mut self) -> Option<()> {
-        if self.message.is_none() {
-            self.left = self.left.checked_sub(1)?;
-            let tagged = !self.random.one_in(3);
-            let most = if tagged { self.longest } else { 600 };
-            self.message = Some((self.random.below(most + 1) as u32, 0, tagged));
-            self.number += u32::from(!tagged);
-        }
-        Some(())
-    }
-}
-
-impl Source for Sender {
-    fn next(&mut self, budget: u32) -> Option<Segment<'_>> {
-        assert!(budget >= 128);
-        self.begin()?;
-        let (length, done, tagged) = self.message?;
-        let after = if self.fences > 0 && self.end.is_multiple_of(self.fences) { self.end } else { 0 };
-        let options = if tagged { Options { unordered: self.fences == 1, after } } else { Options::default() };
-        let room = budget - if tagged { 14 } else { 18 };
-        let room = if options == Options::default() { room } else { room - Options::MAX_LENGTH as u32 };
-        let take = (length - done).min(room);
-        let last = done + take == length;
-        let target = if tagged {
-            Target::Tagged { stag: weft_base::Stag(7), offset: self.offset }
-        } else {
-            Target::Untagged { word: 0, queue: 0, number: weft_base::MessageNumber(self.number), offset: done }
-        };
-        let mut header = [0; 18];
-        let header_length = Header { last, control: 0x40, target }.emit(&mut header);
-        self.header.clear();
-        self.header.extend_from_slice(&header[..header_length]);
-        self.inline.clear();
-        let mut gather = Gather::empty();
-        if tagged {
-            gather = Slice { region: RegionId { index: 0, generation: 0 }, offset: self.offset, length: take }.into();
-            self.offset += u64::from(take);
-        } else {
-            self.inline.extend((done..done + take).map(|at| byte(u64::from(self.number), u64::from(at))));
-        }
-        self.message = (!last).then_some((length, done + take, tagged));
-        self.end += u64::from(take) + u64::from(last);
-        if last {
-            self.ends.insert(self.end);
-        }
-        let ack_now = last && self.random.one_in(2);
-        // RDMAP's bytes behind the header are payload to DDP.
-        let behind = self.inline.len().min(9);
-        self.header.extend(self.inline.drain(..behind));
-        Some(Segment { header: &self.header, bytes: &self.inline, gather, is_steady: true, ack_now, options })
-    }
 }
 
 /// One end.
@@ -397,8 +262,9 @@ impl World {
             .batch
             .datagrams
             .iter()
-            .map(|datagram| {
-                let (from, bytes) = (addresses[usize::from(datagram.local)], self.gather(datagram));
+            .flat_map(|datagram| (0..datagram.count).map(move |index| (datagram, index)))
+            .map(|(datagram, index)| {
+                let (from, bytes) = (addresses[usize::from(datagram.local)], self.gather(datagram, index));
                 (from, datagram.to, bytes, datagram.ecn, datagram.rail)
             })
             .collect();
@@ -414,11 +280,14 @@ impl World {
         }
     }
 
-    /// Gathers a datagram of a batch as a NIC does.
-    fn gather(&self, datagram: &weft_edge::Datagram) -> Vec<u8> {
+    /// Gathers a datagram of a batch, or one of a row, as a NIC does.
+    fn gather(&self, datagram: &weft_edge::Datagram, index: u32) -> Vec<u8> {
         let mut bytes = vec![];
-        for piece in &self.batch.pieces[datagram.pieces.clone()] {
+        let pieces = &self.batch.pieces[datagram.pieces.clone()];
+        let of_row = pieces[0].of_row(index);
+        for piece in of_row.as_ref().map_or(pieces, |row| &row[..]) {
             match piece {
+                Piece::Row { .. } => unreachable!("a row has nothing but datagrams"),
                 Piece::Bytes { start, length } => {
                     bytes.extend_from_slice(&self.batch.bytes[*start as usize..][..*length as usize]);
                 }
@@ -566,8 +435,9 @@ impl World {
         let Some(next) = self.next_at() else { return false };
         self.now = self.now.max(next);
         while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let datagram = entry.remove();
-            self.arrive(&datagram);
+            let first = entry.remove();
+            let joined = self.joined_with(first);
+            self.arrive(&joined);
         }
         for (side, timer) in timers.into_iter().enumerate() {
             if timer.is_some_and(|at| at <= self.now) {
@@ -581,10 +451,28 @@ impl World {
         true
     }
 
-    fn arrive(&mut self, (side, bytes, from, to, ecn): &Flying) {
+    /// A datagram, and behind it those that have arrived with it, as a kernel joins them: of one size but the last.
+    fn joined_with(&mut self, first: Flying) -> (Flying, usize) {
+        let (side, mut bytes, from, to, ecn) = first;
+        let (size, mut last) = (bytes.len().max(1), bytes.len());
+        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (next_side, next, next_from, next_to, next_ecn) = entry.get();
+            let is_alike = (*next_side, *next_from, *next_to, *next_ecn) == (side, from, to, ecn)
+                && [&bytes, next].iter().all(|bytes| setup::reset_token(bytes).is_err());
+            if !is_alike || last < size || next.is_empty() || next.len() > size || bytes.len() + next.len() > 65_536 {
+                break;
+            }
+            last = next.len();
+            bytes.extend_from_slice(&entry.remove().1);
+        }
+        ((side, bytes, from, to, ecn), size)
+    }
+
+    fn arrive(&mut self, ((side, bytes, from, to, ecn), size): &(Flying, usize)) {
         let (side, from, to, ecn) = (*side, *from, *to, *ecn);
         if self.sides[side].stopped && self.sides[side].keeps {
-            return self.sides[side].waiting.push((side, bytes.clone(), from, to, ecn));
+            let datagrams = bytes.chunks(*size).map(|datagram| (side, datagram.to_vec(), from, to, ecn));
+            return self.sides[side].waiting.extend(datagrams);
         }
         let Side { connection, sink, addresses, stopped, shows, .. } = &mut self.sides[side];
         // A side that has moved is not reached at its old address.
@@ -592,7 +480,8 @@ impl World {
         if let Ok(token) = setup::reset_token(bytes) {
             connection.receive_reset(&token, self.now);
         } else if !connection.is_over() {
-            connection.receive(bytes, &Meta { from, local: local as u8, ecn, now: self.now }, sink);
+            let meta = Meta { from, local: local as u8, ecn, now: self.now };
+            connection.receive_all(bytes, *size, &meta, sink);
         } else if bytes.len() > setup::RESET_LENGTH {
             // The connection is forgotten: packets to it are answered with a reset.
             let reset = setup::reset(connection.id(), shows);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft_base::Random;
-use weft_edge::{Options, Sink, Verdict};
+use weft_edge::{Options, Run, Sink, Verdict};
 use weft_wire::Crc32c;
 use weft_wire::ddp::{Header, Target};
 
@@ -27,16 +27,31 @@ pub(crate) struct Receiver {
     in_turn: bool,
     /// Segments that were received and waited for others.
     pub(crate) fenced: u64,
+    /// Runs that were received.
+    pub(crate) taken_runs: u64,
 }
 
 impl Receiver {
-    pub(super) fn new(faults: &Faults, seed: u64) -> Self {
+    pub(crate) fn new(faults: &Faults, seed: u64) -> Self {
         let posted = if faults.receives == 0 { u32::MAX } else { faults.receives as u32 };
         let random = Random::new(seed);
         let (runs, ends) = (BTreeMap::new(), BTreeSet::new());
         let (put_off, knows_fences, in_turn) = (faults.put_off, faults.fences > 0, faults.in_turn);
-        let (placed, lies, wants_receives, fenced) = (0, false, false, 0);
-        Self { runs, ends, placed, posted, lies, put_off, random, wants_receives, knows_fences, in_turn, fenced }
+        let (placed, lies, wants_receives, fenced, taken_runs) = (0, false, false, 0, 0);
+        Self {
+            runs,
+            ends,
+            placed,
+            posted,
+            lies,
+            put_off,
+            random,
+            wants_receives,
+            knows_fences,
+            in_turn,
+            fenced,
+            taken_runs,
+        }
     }
 
     /// All positions below this are placed.
@@ -105,5 +120,17 @@ impl Sink for Receiver {
             self.ends.insert(end);
         }
         if self.add(position, end) || end == position { Verdict::Placed } else { Verdict::Duplicate }
+    }
+
+    /// As one long segment.
+    fn run(&mut self, position: u64, run: &Run<'_>, options: Options) -> Verdict {
+        self.taken_runs += 1;
+        if run.parts().any(|(payload, crc)| Crc32c::of(payload) != crc) {
+            return Verdict::BadPayload;
+        }
+        let payload: Vec<u8> = run.parts().flat_map(|(payload, _)| payload.iter().copied()).collect();
+        let mut ulpdu = [run.ddp_header(), &payload].concat();
+        ulpdu[0] |= if run.is_last() { 0x40 } else { 0 };
+        self.segment(position, &ulpdu, Crc32c::of(&payload), options)
     }
 }

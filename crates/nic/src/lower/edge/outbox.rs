@@ -105,7 +105,9 @@ impl Outbox {
     /// The one datagram of a batch is laid out already if nothing is gathered: as a run, and its bytes.
     pub(super) fn whole(&self) -> Option<(&[u8], GsoBatch)> {
         let batch = self.batch.as_deref()?;
-        let [Datagram { to, local, rail, ecn, length, ref pieces }] = batch.datagrams[..] else { return None };
+        let [Datagram { to, local, rail, ecn, length, count: 1, ref pieces }] = batch.datagrams[..] else {
+            return None;
+        };
         let is_whole = batch.pieces[pieces.clone()].iter().all(|piece| matches!(piece, weft_edge::Piece::Bytes { .. }));
         if !is_whole || batch.bytes.len() != length {
             return None;

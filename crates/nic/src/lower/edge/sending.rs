@@ -13,7 +13,7 @@ use super::state::{Edge, Phase, Running};
 use super::wire::{COPY_ALL, Parts};
 use crate::lower::{Io, SendError, SendFailure, Sent, StreamGuard, StreamSink};
 
-/// The longest segment: a datagram's, with room for what stands before it.
+/// The longest segment of one datagram, with room for what stands before it.
 const MOST: u32 = 60 * 1024;
 
 /// Where nothing is on the way yet so few datagrams leave first, then twice as many: the peer takes them while more are
@@ -52,20 +52,22 @@ impl Segments<'_> {
     }
 }
 
-impl Source for Segments<'_> {
-    fn next(&mut self, budget: u32) -> Option<Segment<'_>> {
-        let budget = budget - self.reserve();
-        let segment = self.stream.poll_transmit(budget.min(MOST))?;
+impl Segments<'_> {
+    /// The next segment, for up to `most` packets with a ULPDU of `budget` bytes each, and bytes of payload in each.
+    fn give(&mut self, budget: u32, most: u32) -> Option<(Segment<'_>, u32)> {
+        let budget = (budget - self.reserve()).min(MOST);
+        let segment = self.stream.poll_transmit_run(budget, most)?;
         let control = segment.header[0];
-        let header = weft_wire::edge::frame::ddp_header_length(control);
-        let takes = u64::from(segment.length) - header as u64 + u64::from(control & 0x40 != 0);
+        let header = weft_wire::edge::frame::ddp_header_length(control) as u32;
+        let (payload, part) = (segment.length - header, budget - header);
+        let takes = u64::from(payload) + u64::from(control & 0x40 != 0);
         let start = *self.next;
         *self.next += takes;
         let fences = self.fences.as_mut();
         let options = fences.map(|fences| fences.pass(segment.request, start..start + takes, self.acknowledged));
         let is_fence = segment.request.is_last && segment.request.flags.has_fence();
         self.ends.push_back(*self.next);
-        self.frames += 1;
+        self.frames += u64::from(payload.div_ceil(part).max(1));
         let is_steady = matches!(segment.payload, SegmentPayload::Gather(_));
         let (bytes, gather): (&[u8], Gather) = match segment.payload {
             SegmentPayload::None => (&[], Gather::empty()),
@@ -74,7 +76,17 @@ impl Source for Segments<'_> {
             SegmentPayload::Inline(bytes) => (bytes, Gather::empty()),
         };
         let (header, ack_now, options) = (segment.header, segment.is_awaited || is_fence, options.unwrap_or_default());
-        Some(Segment { header, bytes, gather, is_steady, ack_now, options })
+        Some((Segment { header, bytes, gather, is_steady, ack_now, options }, part))
+    }
+}
+
+impl Source for Segments<'_> {
+    fn next(&mut self, budget: u32) -> Option<Segment<'_>> {
+        self.give(budget, 1).map(|(segment, _)| segment)
+    }
+
+    fn next_run(&mut self, budget: u32, most: u32) -> Option<(Segment<'_>, u32)> {
+        self.give(budget, most)
     }
 
     fn may_have(&self) -> bool {

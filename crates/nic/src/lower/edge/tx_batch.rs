@@ -43,8 +43,9 @@ impl EdgeTxBatch {
         for datagram in batch.datagrams.iter().filter(|datagram| datagram.local == local) {
             let first = self.pieces.len();
             for piece in &batch.pieces[datagram.pieces.clone()] {
-                let (weft_edge::Piece::Bytes { start, length } | weft_edge::Piece::Payload { start, length, .. }) =
-                    *piece;
+                let (weft_edge::Piece::Bytes { start, length }
+                | weft_edge::Piece::Payload { start, length, .. }
+                | weft_edge::Piece::Row { start, length, .. }) = *piece;
                 let at = self.bytes.len() as u32;
                 self.bytes.extend_from_slice(&batch.bytes[start as usize..(start + length) as usize]);
                 self.pieces.push(match *piece {
@@ -52,9 +53,12 @@ impl EdgeTxBatch {
                     weft_edge::Piece::Payload { gather, in_place, .. } => {
                         weft_edge::Piece::Payload { start: at, length, gather, in_place }
                     }
+                    weft_edge::Piece::Row { head, gather, part, in_place, .. } => {
+                        weft_edge::Piece::Row { start: at, length, head, gather, part, in_place }
+                    }
                 });
             }
-            bytes += datagram.length;
+            bytes += datagram.length * datagram.count as usize;
             self.datagrams.push(Datagram { pieces: first..self.pieces.len(), ..datagram.clone() });
         }
         bytes
@@ -75,7 +79,7 @@ impl TxBatch for EdgeTxBatch {
             self.pieces.push(weft_edge::Piece::Bytes { start, length });
             let ecn = batch.ecn.bits();
             let pieces = first..self.pieces.len();
-            self.datagrams.push(Datagram { to, local: 0, pieces, length: datagram.len(), ecn, rail: 0 });
+            self.datagrams.push(Datagram { to, local: 0, pieces, length: datagram.len(), count: 1, ecn, rail: 0 });
         }
     }
 }

@@ -4,10 +4,11 @@
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use weft_base::{Digest as _, NoDigest, Piece, Slice};
-use weft_edge::Datagram;
+use weft_base::{Digest as _, Gather, NoDigest, Piece, Slice};
+use weft_edge::{Datagram, MOST_IN_RUN};
 use weft_memory::{MemoryError, Registry};
 use weft_wire::Crc32c;
+use weft_wire::edge::frame::CRC_LENGTH;
 
 use super::outbox::{GsoBatch, TxKey};
 
@@ -87,8 +88,8 @@ impl Wire {
     }
 }
 
-/// Writes a datagram behind what is there, and adds it to a run. Payload of `threshold` bytes and more stays where it
-/// is, if it may.
+/// Writes a datagram, or a row of them, behind what is there, and adds it to a run. Payload of `threshold` bytes and
+/// more stays where it is, if it may.
 pub(super) fn lay(
     wire: &mut Wire,
     runs: &mut Vec<GsoBatch>,
@@ -97,6 +98,14 @@ pub(super) fn lay(
     registry: &Registry,
     threshold: u32,
 ) -> Result<(), MemoryError> {
+    if let [row @ weft_edge::Piece::Row { part, in_place, .. }] = pieces {
+        if *in_place && *part >= threshold {
+            let apart = Datagram { count: 1, ..datagram.clone() };
+            let mut each = (0..datagram.count).filter_map(|index| row.of_row(index));
+            return each.try_for_each(|pieces| lay(wire, runs, &apart, (&pieces, bytes), registry, threshold));
+        }
+        return lay_row(wire, runs, datagram, (row, bytes), registry);
+    }
     let (start, memory, gathered) = (wire.used, wire.memory.len(), wire.gathered);
     for piece in pieces {
         let is_full = wire.memory.len() - memory >= MOST_SLICES - weft_base::MAX_GATHER;
@@ -105,7 +114,7 @@ pub(super) fn lay(
     let length = wire.used - start + (wire.gathered - gathered) as usize;
     debug_assert_eq!(length, datagram.length);
     let Datagram { to, local, rail, ecn, .. } = *datagram;
-    let laid = Laid { bytes: start..wire.used, memory: memory..wire.memory.len(), length: length as u32 };
+    let laid = Laid { bytes: start..wire.used, memory: memory..wire.memory.len(), length: length as u32, count: 1 };
     add(runs, laid, TxKey { to, local, rail, ecn });
     Ok(())
 }
@@ -139,24 +148,79 @@ fn put(
             }
             wire.put(&crc.value().to_be_bytes());
         }
+        weft_edge::Piece::Row { .. } => debug_assert!(false, "a row is the only piece of its datagrams"),
     }
     Ok(())
 }
 
-/// A datagram that was laid out.
+/// Writes a row: heads, payload that is copied, and its checks, in one pass.
+fn lay_row(
+    wire: &mut Wire,
+    runs: &mut Vec<GsoBatch>,
+    datagram: &Datagram,
+    (row, bytes): (&weft_edge::Piece, &[u8]),
+    registry: &Registry,
+) -> Result<(), MemoryError> {
+    let weft_edge::Piece::Row { start: heads, length, head, gather, .. } = *row else { return Ok(()) };
+    let heads = &bytes[heads as usize..(heads + length) as usize];
+    let (start, memory) = (wire.used, wire.memory.len());
+    copy_row(wire.room(datagram.count as usize * datagram.length), heads, head as usize, &gather, registry)?;
+    wire.copied += u64::from(gather.length());
+    let Datagram { to, local, rail, ecn, length, count, .. } = *datagram;
+    let laid = Laid { bytes: start..wire.used, memory: memory..memory, length: length as u32, count };
+    add(runs, laid, TxKey { to, local, rail, ecn });
+    Ok(())
+}
+
+/// Fills the datagrams of a row, of equal length, that lie behind each other in `room`.
+fn copy_row(
+    room: &mut [u8],
+    heads: &[u8],
+    head: usize,
+    gather: &Gather,
+    registry: &Registry,
+) -> Result<(), MemoryError> {
+    let length = room.len() * head / heads.len();
+    let mut payloads: ArrayVec<(&mut [u8], Crc32c), MOST_IN_RUN> = ArrayVec::new();
+    let mut checks: ArrayVec<&mut [u8; CRC_LENGTH], MOST_IN_RUN> = ArrayVec::new();
+    for (datagram, bytes) in room.chunks_exact_mut(length).zip(heads.chunks_exact(head)) {
+        let (to, rest) = datagram.split_at_mut(head);
+        to.copy_from_slice(bytes);
+        let (payload, check) = rest.split_last_chunk_mut().expect("a datagram of a row ends with a CRC");
+        payloads.push((payload, Crc32c::new()));
+        checks.push(check);
+    }
+    if let [slice] = gather.slices() {
+        registry.copy_out_parts(slice, payloads.as_mut_slice())?;
+    } else {
+        let mut skip = 0;
+        for (payload, crc) in &mut payloads {
+            registry.copy_out_gather(gather, skip, payload, crc)?;
+            skip += payload.len() as u32;
+        }
+    }
+    for (check, (_, crc)) in checks.into_iter().zip(&payloads) {
+        *check = crc.value().to_be_bytes();
+    }
+    Ok(())
+}
+
+/// A datagram that was laid out, or several of one length.
 struct Laid {
     bytes: Range<usize>,
     memory: Range<usize>,
     length: u32,
+    count: u32,
 }
 
-/// Adds a datagram to the run before it, if all of that have its size.
+/// Adds datagrams to the run before them, if all of that have their size.
 fn add(runs: &mut Vec<GsoBatch>, laid: Laid, tx_key: TxKey) {
-    let Laid { bytes, memory, length } = laid;
+    let Laid { bytes, memory, length, count } = laid;
     if let Some(run) = runs.last_mut()
         && run.tx_key == tx_key
         && run.last == run.segment
-        && length <= run.segment
+        // A shorter one is the last.
+        && (length == run.segment || length < run.segment && count == 1)
         && memory.end - run.memory.start <= MOST_SLICES
     {
         (run.bytes.end, run.memory.end) = (bytes.end, memory.end);
@@ -334,7 +398,7 @@ mod tests {
                 weft_edge::Piece::Payload { start: 9, length: 6, gather, in_place: true },
             ];
             let length = 9 + 6 + gather.length() as usize + 4;
-            let datagram = Datagram { to: TO.into(), local: 0, pieces: 0..2, length, ecn: 0, rail: 0 };
+            let datagram = Datagram { to: TO.into(), local: 0, pieces: 0..2, length, count: 1, ecn: 0, rail: 0 };
             lay(&mut wire, &mut runs, &datagram, (&pieces, &bytes), &memory.registry, threshold).unwrap();
         }
         (wire, runs)
@@ -360,6 +424,54 @@ mod tests {
             .map(|parts| parts.copied(&memory.registry).unwrap());
         assert_eq!(from_memory, from_copy);
         assert!(from_memory.chunks(8019).all(is_good));
+    }
+
+    /// The same payload in a row of datagrams, and datagram by datagram.
+    #[test]
+    fn a_row_is_what_its_datagrams_are() {
+        let memory = memory();
+        let heads = *b"head1head2head3head4head5";
+        for (slices, in_place, threshold) in [
+            (&[memory.slice(300, 5000)][..], false, 0),
+            (&[memory.slice(300, 1700), memory.slice(9000, 3300)][..], true, COPY_ALL),
+            (&[memory.slice(300, 5000)][..], true, 500),
+        ] {
+            let gather = Gather::new(slices).unwrap();
+            let row = weft_edge::Piece::Row { start: 0, length: 25, head: 5, gather, part: 1000, in_place };
+            let (to, length) = (TO.into(), 5 + 1000 + 4);
+            let datagram = Datagram { to, local: 0, pieces: 0..1, length, count: 5, ecn: 0, rail: 0 };
+            let (mut wire, mut runs) = (Wire::default(), Vec::new());
+            lay(&mut wire, &mut runs, &datagram, (&[row], &heads), &memory.registry, threshold).unwrap();
+            let (mut apart, mut each) = (Wire::default(), Vec::new());
+            for index in 0..5 {
+                let (datagram, pieces) = (Datagram { count: 1, ..datagram.clone() }, row.of_row(index).unwrap());
+                lay(&mut apart, &mut each, &datagram, (&pieces, &heads), &memory.registry, COPY_ALL).unwrap();
+            }
+            assert!(row.of_row(5).is_none());
+            assert_eq!([runs.len(), each.len()], [1, 1]);
+            assert_eq!((runs[0].segment, runs[0].last), (1009, 1009));
+            let [one, other] = [wire.parts().of_run(&runs[0]), apart.parts().of_run(&each[0])];
+            assert_eq!(one.copied(&memory.registry).unwrap(), other.copied(&memory.registry).unwrap());
+            assert_eq!(wire.gathered_bytes() > 0, in_place && threshold < 1000);
+            assert_eq!(wire.gathered_bytes() + wire.copied_bytes(), 5000);
+        }
+    }
+
+    /// The kernel cuts what it gets into equal datagrams, of which the last may be shorter.
+    #[test]
+    fn a_shorter_datagram_ends_a_run_and_a_row_of_shorter_ones_begins_one() {
+        let memory = memory();
+        let heads = *b"head1head2head3head4head5";
+        let (mut wire, mut runs) = (Wire::default(), Vec::new());
+        for (count, part) in [(3, 1400), (5, 1000), (2, 1000), (1, 500), (1, 500)] {
+            let gather = memory.slice(300, count * part).into();
+            let row = weft_edge::Piece::Row { start: 0, length: count * 5, head: 5, gather, part, in_place: false };
+            let length = 5 + part as usize + 4;
+            let datagram = Datagram { to: TO.into(), local: 0, pieces: 0..1, length, count, ecn: 0, rail: 0 };
+            lay(&mut wire, &mut runs, &datagram, (&[row], &heads), &memory.registry, COPY_ALL).unwrap();
+        }
+        let seen: Vec<_> = runs.iter().map(|run| (run.bytes.len(), run.segment, run.last)).collect();
+        assert_eq!(seen, [(3 * 1409, 1409, 1409), (7 * 1009 + 509, 1009, 509), (509, 509, 509)]);
     }
 
     #[test]
