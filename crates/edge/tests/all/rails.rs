@@ -471,7 +471,7 @@ fn share_of_flows(flows: u8, couples: bool, seed: u64) -> u64 {
 /// any two flows that share a queue of one bandwidth-delay product.
 #[test]
 fn flows_over_one_link_share_it_as_one_does() {
-    const SEEDS: [u64; 6] = [1, 3, 5, 7, 9, 11];
+    const SEEDS: [u64; 4] = [1, 3, 5, 7];
     let shares = SEEDS.map(|seed| share_of_flows(4, true, seed));
     let (together, alone) = (shares.iter().sum::<u64>() / SEEDS.len() as u64, share_of_flows(4, false, 1));
     assert!((30..=65).contains(&together) && alone >= 72, "{shares:?} % coupled, {alone} % on their own");

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::world::{address, byte, established};
+use crate::world::{address, bytes, established};
 use weft_base::{Gather, RegionId, Slice, Stag, Time};
 use weft_edge::{
     Batch, Confirmation, Connection, Established, Meta, Options, Piece, Run, Segment, Settings, Sink, Source, Verdict,
@@ -78,7 +78,7 @@ fn packet((number, position, offset): Origin, index: u64, skip: u64, length: usi
     let destination = ConnectionId(101);
     let number = number + index;
     let header = packet::Header { ack_now: index == 5, key_phase: false, rail: 0, destination, number };
-    let payload: Vec<u8> = (skip..skip + length as u64).map(|at| byte(0, at)).collect();
+    let payload = bytes(0, skip, length);
     let mut bytes = vec![];
     let mut builder = Builder::new(&mut bytes, &header);
     builder.segment(position.wrapping_add(skip), None, &SegmentOptions::NONE, &ddp);
@@ -207,12 +207,7 @@ impl Source for Writes {
 
 /// The bytes of the region.
 fn gathered(gather: &Gather) -> Vec<u8> {
-    gather
-        .slices()
-        .iter()
-        .flat_map(|slice| (slice.offset..).take(slice.length as usize))
-        .map(|at| byte(0, at))
-        .collect()
+    gather.slices().iter().flat_map(|slice| bytes(0, slice.offset, slice.length as usize)).collect()
 }
 
 /// The datagrams of a batch.

@@ -9,6 +9,7 @@ pub(crate) mod sender;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::LazyLock;
 
 use weft_base::{Random, Time};
 use weft_edge::{
@@ -70,10 +71,37 @@ fn hit(random: &mut Random, one_in: u64) -> bool {
     one_in > 0 && random.one_in(one_in)
 }
 
-/// The byte at an offset of a region, or of a message.
-pub(crate) fn byte(number: u64, offset: u64) -> u8 {
-    let mixed = (number ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    (mixed >> 56) as u8
+/// Bytes that repeat after this many, a prime number.
+const PERIOD: usize = 65_521;
+
+/// The bytes of a region, or of a message, from an offset on.
+pub(crate) fn content(number: u64, offset: u64, length: usize) -> impl Iterator<Item = &'static [u8]> {
+    static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let mixed = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        (0..PERIOD as u64).map(|at| (mixed(at) >> 56) as u8).collect()
+    });
+    let mut at = (number.wrapping_mul(7919).wrapping_add(offset) % PERIOD as u64) as usize;
+    let mut left = length;
+    core::iter::from_fn(move || {
+        let take = left.min(PERIOD - at);
+        let part = &BYTES[at..at + take];
+        (at, left) = (0, left - take);
+        (take > 0).then_some(part)
+    })
+}
+
+/// Copies them.
+pub(crate) fn fill(place: &mut [u8], number: u64, offset: u64) {
+    let mut done = 0;
+    for part in content(number, offset, place.len()) {
+        place[done..done + part.len()].copy_from_slice(part);
+        done += part.len();
+    }
+}
+
+/// The same as a vector.
+pub(crate) fn bytes(number: u64, offset: u64, length: usize) -> Vec<u8> {
+    content(number, offset, length).flatten().copied().collect()
 }
 
 /// One end.
@@ -295,7 +323,7 @@ impl World {
                     let from = bytes.len();
                     bytes.extend_from_slice(&self.batch.bytes[*start as usize..][..*length as usize]);
                     for slice in gather.slices() {
-                        bytes.extend((slice.offset..slice.offset + u64::from(slice.length)).map(|at| byte(0, at)));
+                        content(0, slice.offset, slice.length as usize).for_each(|part| bytes.extend_from_slice(part));
                     }
                     let crc = Crc32c::of(&bytes[from..]);
                     bytes.extend_from_slice(&crc.to_be_bytes());

@@ -7,7 +7,7 @@ use weft_edge::{Options, Run, Sink, Verdict};
 use weft_wire::Crc32c;
 use weft_wire::ddp::{Header, Target};
 
-use super::{Faults, byte, hit};
+use super::{Faults, content, hit};
 
 /// Everything that one side has received, and the rules about it.
 pub(crate) struct Receiver {
@@ -113,8 +113,11 @@ impl Sink for Receiver {
                 (u64::from(number.0), u64::from(offset))
             }
         };
-        for (at, value) in (offset..).zip(payload) {
-            assert_eq!(*value, byte(number, at), "byte {at} of message {number}");
+        let mut rest = payload;
+        for part in content(number, offset, payload.len()) {
+            let (now, later) = rest.split_at(part.len());
+            assert!(now == part, "the bytes from {offset} on of message {number}");
+            rest = later;
         }
         if header.last {
             self.ends.insert(end);

@@ -6,7 +6,7 @@ use weft_base::{Gather, Random, RegionId, Slice};
 use weft_edge::{Connection, Options, Segment, Source};
 use weft_wire::ddp::{Header, Target};
 
-use super::byte;
+use super::{content, fill};
 
 /// The messages that one side sends: tagged and gathered, or untagged and inline.
 pub(crate) struct Sender {
@@ -76,7 +76,7 @@ impl Sender {
         let header_length = Header { last: true, control: 0x40, target }.emit(&mut header);
         let write = |place: &mut [u8]| {
             assert_eq!(place.len(), most as usize);
-            (0..).zip(&mut place[..length as usize]).for_each(|(at, to)| *to = byte(number.into(), at));
+            fill(&mut place[..length as usize], number.into(), 0);
             Some(length as usize)
         };
         let written = connection.write_message(most, write, || &header[..header_length]);
@@ -129,7 +129,8 @@ impl Sender {
             gather = Slice { region: RegionId { index: 0, generation: 0 }, offset: self.offset, length: take }.into();
             self.offset += u64::from(take);
         } else {
-            self.inline.extend((done..done + take).map(|at| byte(u64::from(self.number), u64::from(at))));
+            let parts = content(u64::from(self.number), u64::from(done), take as usize);
+            parts.for_each(|part| self.inline.extend_from_slice(part));
         }
         self.message = (!last).then_some((length, done + take, tagged));
         self.end += u64::from(take) + u64::from(last);
