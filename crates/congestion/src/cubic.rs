@@ -139,11 +139,13 @@ impl Cubic {
         }
     }
 
+    /// RFC 9438 section 4.9.2. A window that has grown beyond what it was before the cut keeps its own curve: the epoch
+    /// of the earlier one began so long ago that it would let the window grow by half in each round trip.
     fn undo(&mut self) {
         let Some(before) = self.before.take() else { return };
-        // What has grown since stays.
-        let window = self.curve.window.max(before.window);
-        self.curve = Curve { window, ..before };
+        if self.curve.window < before.window {
+            self.curve = before;
+        }
         self.recovery = None;
     }
 
@@ -161,11 +163,13 @@ impl Cubic {
         (self.recovery, self.hystart, self.rest) = (Some(now), None, 0);
     }
 
-    /// RFC 9438 section 4.8: it begins anew, from the least window.
+    /// RFC 9438 section 4.8: it begins anew, from the least window. The window before it is the last one before a cut
+    /// (`cwnd_prior` of section 4.3): below that Reno's estimate grows as slowly as after any other cut.
     fn collapse(&mut self, now: Time) {
-        let threshold = self.settings.clamp(part(self.curve.window, BETA));
+        let prior = self.curve.window;
+        let threshold = self.settings.clamp(part(prior, BETA));
         let window = self.settings.least();
-        self.curve = Curve { window, threshold, plateau: window, prior: 0, reno: 0, meets_at: 0, epoch: None };
+        self.curve = Curve { window, threshold, plateau: window, prior, reno: 0, meets_at: 0, epoch: None };
         (self.before, self.recovery, self.hystart) = (None, Some(now), None);
     }
 

@@ -85,6 +85,24 @@ fn short_round_trips_grow_as_reno_does() {
     assert!((8_500..9_200).contains(&grown), "9 datagrams in 17 round trips, not {grown}");
 }
 
+/// RFC 9438 sections 4.3 and 4.8: `cwnd_prior` is set with the threshold, and so after persistent congestion too.
+#[test]
+fn after_it_began_anew_it_grows_as_after_any_other_cut() {
+    let mut cubic = Cubic::new(settings(100));
+    cubic.on_feedback(&Feedback { persistent: true, ..congested(at(0)) }, true);
+    let now = |round: u64| Time::from_nanos(round * 100_000);
+    for round in 1..=6 {
+        cubic.on_feedback(&acked(cubic.window(), MS / 10, now(round)), true);
+    }
+    let start = cubic.window();
+    assert_eq!((start, cubic.is_slow_start()), (70_000, false));
+    for round in 7..=23 {
+        cubic.on_feedback(&acked(cubic.window(), MS / 10, now(round)), true);
+    }
+    let grown = cubic.window() - start;
+    assert!((8_500..9_200).contains(&grown), "9 datagrams in 17 round trips, not {grown}");
+}
+
 #[test]
 fn fast_convergence_makes_room_for_others() {
     let mut cubic = Cubic::new(settings(100));
@@ -105,6 +123,24 @@ fn a_cut_for_nothing_is_taken_back_once() {
     cubic.on_feedback(&Feedback { persistent: true, ..congested(at(4)) }, true);
     cubic.on_feedback(&undo, true);
     assert_eq!(cubic.window(), 2 * DATAGRAM, "what began anew is not taken back");
+}
+
+/// RFC 9438 section 4.9.2: only a window below that before the cut gets its old curve back.
+#[test]
+fn a_window_that_has_outgrown_its_cut_keeps_its_curve() {
+    let mut cubic = Cubic::new(settings(10));
+    cubic.leave_slow_start();
+    cubic.on_feedback(&acked(DATAGRAM, MS, at(1)), true);
+    cubic.on_feedback(&congested(at(2)), true);
+    let mut now = 2;
+    while cubic.window() < 20 * DATAGRAM {
+        now += 1;
+        cubic.on_feedback(&acked(cubic.window(), MS, at(now)), true);
+    }
+    let (plateau, epoch) = (cubic.curve.plateau, cubic.curve.epoch);
+    cubic.on_feedback(&Feedback { now: at(now), undo: true, ..Feedback::default() }, true);
+    assert_eq!((cubic.curve.plateau, cubic.curve.epoch), (plateau, epoch));
+    assert!(cubic.window() >= 20 * DATAGRAM, "{}", cubic.window());
 }
 
 #[test]
