@@ -22,6 +22,8 @@ pub(crate) struct Window {
     datagram: u32,
     /// The last sample.
     round_trip: Duration,
+    /// Packets below this number took another path.
+    from: u64,
     /// Packets sent up to here belong to an episode of congestion that the controller has handled (RFC 9002 section
     /// 7.3.2).
     recovery: Option<Time>,
@@ -44,6 +46,7 @@ impl Window {
             delivery: Delivery::default(),
             datagram,
             round_trip: Duration::ZERO,
+            from: 0,
             recovery: None,
             missing: None,
             feedback: Feedback::default(),
@@ -53,10 +56,11 @@ impl Window {
         }
     }
 
-    /// Starts over on another path. The count of delivered bytes continues, since packets in flight refer to it.
-    pub(crate) fn restart(&mut self, datagrams: u32) {
+    /// Starts over on another path, with packet `from`: the loss of an earlier one shows nothing of it (RFC 9000 section
+    /// 9.4). The count of delivered bytes continues, since packets in flight refer to it.
+    pub(crate) fn restart(&mut self, datagrams: u32, from: u64) {
         let fresh = Self::new(datagrams);
-        *self = Self { delivery: self.delivery.clone(), ..fresh };
+        *self = Self { delivery: self.delivery.clone(), from, ..fresh };
     }
 
     /// Sets how it grows together with rails that may share its bottleneck; `None`: it is alone.
@@ -130,6 +134,9 @@ impl Window {
 
     /// Records a lost packet. Returns true when it starts an episode of congestion.
     pub(crate) fn on_lost(&mut self, packet: &Packet, now: Time) -> bool {
+        if packet.number < self.from {
+            return false;
+        }
         self.has_feedback = true;
         self.feedback.lost_bytes += u64::from(packet.bytes);
         self.feedback.lost_packets += 1;
@@ -275,6 +282,15 @@ mod tests {
         // A new rate lasts, and replaces the old one.
         (21_000..22_000).for_each(|ms| window.on_rate(sample(burst, MS, false), at(ms)));
         assert!(window.rate().abs_diff(burst) < burst / 100, "{}", window.rate());
+    }
+
+    /// RFC 9000 section 9.4.
+    #[test]
+    fn what_was_lost_on_the_path_before_does_not_count() {
+        let mut window = Window::new(100);
+        window.restart(100, 1);
+        assert!((0..40).all(|_| !window.on_lost(&packet(at(1)), at(10))));
+        assert_eq!(settle(&mut window, at(10)), 120_000);
     }
 
     #[test]

@@ -225,10 +225,10 @@ impl Rail {
     /// The path has changed: nothing is known of it but that it reaches the peer. Packet numbers continue.
     pub(crate) fn begin_anew(&mut self, limit: usize, settings: &Settings) {
         self.trip = RoundTrip::new(settings.initial_round_trip);
-        self.window.restart(settings.initial_window);
+        self.path_from = self.sent.next_number();
+        self.window.restart(settings.initial_window, self.path_from);
         self.pacer = Pacer::default();
         self.mtu = Mtu::new(limit, settings.raise_after);
-        self.path_from = self.sent.next_number();
         self.ecn.restart(self.path_from);
         (self.backoff, self.probes, self.was_full, self.paced_until) = (0, 0, false, None);
         self.silence = self.silence.on(Event::Answers);

@@ -295,9 +295,10 @@ impl Connection {
     pub(crate) fn leave_rail(&mut self, index: usize) {
         let mut left = core::mem::take(&mut self.scratch);
         left.clear();
-        self.rails[index].sent.leave(&mut left);
-        self.rails[index].mtu.forget_probe();
-        self.rails[index].window.restart(self.settings.initial_window);
+        let rail = &mut self.rails[index];
+        rail.sent.leave(&mut left);
+        rail.mtu.forget_probe();
+        rail.window.restart(self.settings.initial_window, rail.sent.next_number());
         left.iter().for_each(|packet| self.send_again(packet));
         self.scratch = left;
     }
