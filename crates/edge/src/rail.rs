@@ -52,24 +52,34 @@ pub(crate) struct Candidate {
     pub(crate) left: u8,
     /// When it was last sent.
     pub(crate) asked: Option<Time>,
+    /// The least time until it is sent again: a probe timeout of the round trip that is assumed before one was
+    /// measured. The new path may be longer than the one that was.
+    least_wait: Duration,
     /// The address is proved, and the challenge is as large as the least datagram: does the path carry that?
     pub(crate) is_full: bool,
 }
 
 impl Candidate {
-    pub(crate) fn new(place: PathAddress, challenge: [u8; 8], now: Time) -> Self {
-        Self { place, challenge, due: now, left: MAX_CHALLENGES, asked: None, is_full: false }
+    pub(crate) fn new(place: PathAddress, challenge: [u8; 8], initial_round_trip: Duration, now: Time) -> Self {
+        let least_wait = RoundTrip::new(initial_round_trip).probe_timeout();
+        Self { place, challenge, due: now, left: MAX_CHALLENGES, asked: None, least_wait, is_full: false }
     }
 
-    /// Sends the challenge, again after a probe timeout, and then after two each. Returns false when it has been sent
-    /// often enough.
+    /// Sends the challenge, again after a probe timeout, and then after two each: of the rail's round trip, or the one
+    /// assumed at first, whichever is longer (RFC 9000 sections 8.2.1, 8.2.4 and 9.4). Returns false when it has been
+    /// sent often enough.
     pub(crate) fn ask(&mut self, probe_timeout: Duration, now: Time) -> bool {
         let is_first = self.left == MAX_CHALLENGES;
         self.asked = is_first.then_some(now);
-        self.due = now + probe_timeout * if is_first { 1 } else { 2 };
+        self.due = now + probe_timeout.max(self.least_wait) * if is_first { 1 } else { 2 };
         let asks = self.left > 0;
         self.left = self.left.saturating_sub(1);
         asks
+    }
+
+    /// Whether it may make way for another address: its first challenge was not answered in time.
+    pub(crate) const fn is_overdue(&self) -> bool {
+        self.left + 1 < MAX_CHALLENGES
     }
 }
 

@@ -170,8 +170,11 @@ impl Connection {
     /// A new packet was received from another address: the rail moves there only when a challenge was answered from
     /// there.
     pub(crate) fn seen_elsewhere(&mut self, index: usize, place: PathAddress, now: Time) {
-        // One at a time: a sender with many source addresses triggers no more than one challenge's worth of packets.
-        let asks = self.rails[index].candidate.is_none() && self.phase == Phase::Open;
+        // One at a time: a sender with many source addresses triggers no more challenges than one. A peer that has moved
+        // on before the first was answered is not kept waiting for all of them (RFC 9000 section 8.2.4).
+        let rail = &self.rails[index];
+        let has_moved_on = |old: Candidate| rail.is_live() && old.is_overdue() && old.place != place;
+        let asks = rail.candidate.is_none_or(has_moved_on) && self.phase == Phase::Open;
         // A packet that was in flight when its address was withdrawn does not bring it back.
         if asks && (index == 0 || self.is_offered(place)) {
             self.doubt(index, place, now);
@@ -180,10 +183,10 @@ impl Connection {
 
     fn doubt(&mut self, index: usize, place: PathAddress, now: Time) {
         let challenge = self.random.fork().next_u64().to_be_bytes();
-        self.rails[index].candidate = Some(Candidate::new(place, challenge, now));
+        self.rails[index].candidate = Some(Candidate::new(place, challenge, self.settings.initial_round_trip, now));
     }
 
-    /// The address of a new rail is proved. A second challenge, as large as the least datagram, shows whether the path
+    /// The address of another path is proved. A second challenge, as large as the least datagram, shows whether the path
     /// carries it (RFC 9000 section 8.2.1: the first must not be large, since anybody could have named the address).
     fn doubt_size(&mut self, index: usize, place: PathAddress, now: Time) {
         self.doubt(index, place, now);

@@ -1,6 +1,7 @@
 //! Two connections over a bad network, in virtual time.
 
 use core::time::Duration;
+use std::net::SocketAddr;
 
 use crate::world::{Faults, World, address, established};
 use weft_base::{Gather, Random, Time};
@@ -303,6 +304,47 @@ fn an_unanswered_challenge_moves_nothing() {
     world.run_for(Duration::from_secs(10));
     assert_eq!(world.sides[1].connection.peer_address(), address(0));
     assert_eq!((&world.sides[1].events, world.sides[1].connection.counters().false_frames), (&events, 1));
+}
+
+/// The challenge that one side has sent to this address since the last call.
+fn challenge_to(world: &mut World, to: SocketAddr) -> Option<[u8; 8]> {
+    let seen = std::mem::take(&mut world.seen.as_mut().expect("it is watched").1);
+    let packets = seen.iter().filter(|(_, went)| *went == to).map(|(bytes, _)| bytes);
+    packets.filter_map(|bytes| Packet::parse(bytes).ok()?.verify(0).ok()).find_map(|packet| {
+        packet.frames().find_map(|frame| if let Frame::Challenge(bytes) = frame { Some(bytes) } else { None })
+    })
+}
+
+/// RFC 9000 section 8.2.4: the new path may have a much longer round trip than the old one, of 0.1 ms here.
+#[test]
+fn a_longer_path_has_time_to_answer_a_challenge() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [10, 10], 3000, 5);
+    world.run_for(Duration::from_millis(50));
+    world.seen = Some((1, vec![]));
+    world.inject(1, forged(5000, &Frame::Ping), address(9), address(1), Duration::ZERO);
+    world.step();
+    let bytes = challenge_to(&mut world, address(9)).expect("a challenge");
+    let response = forged(5001, &Frame::Response(bytes));
+    world.inject(1, response, address(9), address(1), Duration::from_millis(250));
+    world.run_for(Duration::from_millis(249));
+    assert_eq!(challenge_to(&mut world, address(9)), None, "not again before a probe timeout of such a path");
+    world.run_for(Duration::from_millis(2));
+    assert_eq!(world.sides[1].connection.peer_address(), address(9));
+}
+
+#[test]
+fn a_peer_that_moves_on_is_challenged_there_too() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [10, 10], 3000, 5);
+    world.run_for(Duration::from_millis(50));
+    world.seen = Some((1, vec![]));
+    let mut challenged = |number: u64, from: usize, after: u64| {
+        world.inject(1, forged(number, &Frame::Ping), address(from), address(1), Duration::ZERO);
+        world.run_for(Duration::from_millis(after));
+        challenge_to(&mut world, address(from)).is_some()
+    };
+    assert!(challenged(5000, 9, 100));
+    assert!(!challenged(5001, 8, 300), "one at a time");
+    assert!(challenged(5002, 8, 10), "the other one has not answered in time");
 }
 
 /// A peer that acknowledges packets that it has not received cannot know which numbers are skipped.
