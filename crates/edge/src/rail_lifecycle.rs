@@ -204,7 +204,7 @@ impl Connection {
             return;
         };
         rail.candidate = None;
-        if rail.place.is_none() && !candidate.is_full {
+        if !candidate.is_full && !rail.place.is_some_and(|before| is_same_path(before, place)) {
             return self.doubt_size(index, place, meta.now);
         }
         let before = rail.place.replace(place);
@@ -235,9 +235,8 @@ impl Connection {
             return;
         };
         self.counters.moves += 1;
-        if (before.local, before.to.ip()) == (now.local, now.to.ip()) {
-            // Another port is caused by a NAT on the same path (RFC 9000 section 9.4), but it may treat marks
-            // differently (section 13.4.2).
+        if is_same_path(before, now) {
+            // It may treat marks differently all the same (RFC 9000 section 13.4.2).
             let rail = &mut self.rails[index];
             rail.ecn.restart(rail.sent.next_number());
         } else {
@@ -305,6 +304,11 @@ impl Connection {
         left.iter().for_each(|packet| self.send_again(packet));
         self.scratch = left;
     }
+}
+
+/// Whether only the peer's port differs: that is caused by a NAT on the same path (RFC 9000 section 9.4).
+fn is_same_path(before: PathAddress, now: PathAddress) -> bool {
+    (before.local, before.to.ip()) == (now.local, now.to.ip())
 }
 
 impl Rail {

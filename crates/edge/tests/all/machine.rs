@@ -324,11 +324,13 @@ fn a_longer_path_has_time_to_answer_a_challenge() {
     world.inject(1, forged(5000, &Frame::Ping), address(9), address(1), Duration::ZERO);
     world.step();
     let bytes = challenge_to(&mut world, address(9)).expect("a challenge");
-    let response = forged(5001, &Frame::Response(bytes));
-    world.inject(1, response, address(9), address(1), Duration::from_millis(250));
-    world.run_for(Duration::from_millis(249));
-    assert_eq!(challenge_to(&mut world, address(9)), None, "not again before a probe timeout of such a path");
-    world.run_for(Duration::from_millis(2));
+    let round_trip = Duration::from_millis(250);
+    world.inject(1, forged(5001, &Frame::Response(bytes)), address(9), address(1), round_trip);
+    world.run_for(round_trip);
+    let larger = challenge_to(&mut world, address(9)).expect("the first is answered, and one of 1200 bytes follows");
+    assert_ne!(larger, bytes, "the first is not repeated so soon");
+    world.inject(1, forged(5002, &Frame::Response(larger)), address(9), address(1), round_trip);
+    world.run_for(round_trip);
     assert_eq!(world.sides[1].connection.peer_address(), address(9));
 }
 

@@ -128,6 +128,23 @@ fn another_path_begins_with_the_first_window_and_the_least_datagram() {
     }
 }
 
+/// RFC 9000 section 8.2.3: short challenges pass there, and each full datagram would be lost.
+#[test]
+fn a_peer_is_not_followed_to_a_path_that_does_not_carry_the_least_datagram() {
+    let mut world = world(Faults::none(), 100);
+    until_acknowledged(&mut world);
+    let (before, moved) = (world.sides[0].connection.peer_address(), address_on(0, 5));
+    world.sides[1].addresses[0] = moved;
+    world.faults.carries = 1199;
+    post(&mut world, 1);
+    world.run_for(5000 * MS);
+    assert_eq!(world.sides[0].connection.peer_address(), before);
+    world.faults.carries = 1200;
+    world.run(200_000, |world| world.sides[0].events.contains(&Event::Moved(moved)));
+    until_acknowledged(&mut world);
+    world.finish();
+}
+
 /// The round trip of the new path is used at once, and packets in flight are retransmitted.
 #[test]
 fn another_path_has_a_round_trip_of_its_own() {
