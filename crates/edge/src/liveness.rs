@@ -24,6 +24,8 @@ const REJOIN_INTERVAL: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_millis(1);
 /// The number of times an abort is sent.
 const ABORT_PROBES: u32 = 4;
+/// A peer is lost no sooner than after this many probe timeouts (RFC 9000 section 10.1).
+const LAST_PROBES: u32 = 3;
 /// The first ping is sent when a connection has been idle for this part of the keep-alive interval, or up to an
 /// interval later. So a peer whose program has ended is lost after 5/4 intervals at most and the second for which its
 /// host must report that ([`crate::hints`]).
@@ -134,7 +136,7 @@ impl Connection {
             }
             Phase::Open | Phase::Aborting => {
                 // Called after each packet.
-                let mut first = self.last_heard + self.settings.peer_timeout;
+                let mut first = self.gone_at();
                 let mut consider = |at: Option<Time>| first = at.map_or(first, |at| at.min(first));
                 if self.is_quiet() {
                     consider(Some(self.keep_alive_at()));
@@ -220,6 +222,15 @@ impl Connection {
         next_round(self.quiet_since() + self.keep_alive / QUIET_PART, self.keep_alive, turn)
     }
 
+    /// When the peer is lost, if nothing is received before: not before three probes could have been lost on each path
+    /// that is known (RFC 9000 section 10.1).
+    fn gone_at(&self) -> Time {
+        let known = self.rails.iter().filter(|rail| rail.is_live() && rail.trip.is_known());
+        let longest = known.map(|rail| rail.trip.probe_timeout()).max().unwrap_or_default();
+        let least = LAST_PROBES * (longest + self.peer_ack_delay);
+        self.last_heard + self.settings.peer_timeout.max(least)
+    }
+
     /// When anything was last sent or received.
     fn quiet_since(&self) -> Time {
         if let [rail] = &self.rails[..] {
@@ -236,7 +247,7 @@ impl Connection {
         match self.phase {
             Phase::Lingering(until) if until <= now => self.phase = Phase::Over,
             Phase::Over | Phase::Lingering(_) => {}
-            Phase::Open | Phase::Aborting if self.last_heard + self.settings.peer_timeout <= now => {
+            Phase::Open | Phase::Aborting if self.gone_at() <= now => {
                 self.end(Ending::Gone, now);
                 self.phase = Phase::Over;
             }
@@ -412,7 +423,27 @@ fn next_round(at: Time, period: Duration, turn: Duration) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use core::net::SocketAddr;
+
     use super::*;
+    use crate::connection::Established;
+    use crate::settings::Settings;
+
+    /// RFC 9000 section 10.1.
+    #[test]
+    fn a_peer_is_not_lost_before_three_probes_could_be() {
+        let second = Duration::from_secs(1);
+        let settings = Settings { peer_timeout: second, ..Settings::default() };
+        let established = Established::unknown(SocketAddr::from(([10, 0, 0, 1], 4791)), 1, &settings);
+        for (round_trip, lost_after) in [(second / 100, second), (second, 9 * second + 3 * settings.max_ack_delay)] {
+            let mut connection = Connection::new(&established, &settings, Time::ZERO);
+            connection.rails[0].on_round_trip(round_trip, Duration::ZERO);
+            connection.handle_timeout(Time::ZERO + (lost_after - Duration::from_nanos(1)));
+            assert!(!connection.is_over(), "{round_trip:?}");
+            connection.handle_timeout(Time::ZERO + lost_after);
+            assert!(connection.is_over(), "{round_trip:?}");
+        }
+    }
 
     #[test]
     fn rounds_come_at_the_same_times_for_all() {
