@@ -31,7 +31,7 @@ pub struct Settings {
     pub ack_every: u32,
     /// How long an acknowledgement that was not requested may be delayed.
     pub max_ack_delay: Duration,
-    /// A peer that is silent for this long is lost.
+    /// A peer that is silent for this long is lost, but not before three probe timeouts (RFC 9000 section 10.1).
     pub peer_timeout: Duration,
     /// An idle connection probes the peer this often, or four times in `peer_timeout` if that is more often: if the
     /// peer's program has ended, its host reports that only in reply to a packet.

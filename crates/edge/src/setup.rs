@@ -4,8 +4,9 @@
 //! [`Acceptor`], which keeps no state per caller, and an [`Answering`] for each call that it accepts. Both end in an
 //! [`Established`]. The confirmation is a frame of the connection's first packets.
 //!
-//! No address is sent more bytes than were received from it before it has confirmed: a hello has 1200 bytes, each is
-//! answered once, and no answer is longer.
+//! No address is sent more than three times the bytes that were received from it before it has confirmed (RFC 9000
+//! section 8.1): a hello has 1200 bytes, each is answered once, and no answer is longer. [`Answering::answer`] may be
+//! sent unasked as often as that limit lets it.
 
 mod acceptor;
 mod answering;
