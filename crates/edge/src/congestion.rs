@@ -56,8 +56,8 @@ impl Window {
         }
     }
 
-    /// Starts over on another path, with packet `from`: the loss of an earlier one shows nothing of it (RFC 9000 section
-    /// 9.4). The count of delivered bytes continues, since packets in flight refer to it.
+    /// Starts over on another path, with packet `from`: the loss of an earlier one shows nothing of it (RFC 9000
+    /// section 9.4). The count of delivered bytes continues, since packets in flight refer to it.
     pub(crate) fn restart(&mut self, datagrams: u32, from: u64) {
         let fresh = Self::new(datagrams);
         *self = Self { delivery: self.delivery.clone(), from, ..fresh };

@@ -44,8 +44,8 @@ pub trait Source {
     /// bytes less if it has options. `None`: there is none now.
     fn next(&mut self, budget: u32) -> Option<Segment<'_>>;
 
-    /// As [`Source::next`], for a segment that is sent in up to `most` packets, with a ULPDU of at most `budget` bytes in
-    /// each. Returns with it the bytes of payload for each packet; 0: it is for one.
+    /// As [`Source::next`], for a segment that is sent in up to `most` packets, with a ULPDU of at most `budget` bytes
+    /// in each. Returns with it the bytes of payload for each packet; 0: it is for one.
     fn next_run(&mut self, budget: u32, most: u32) -> Option<(Segment<'_>, u32)> {
         let _ = most;
         self.next(budget).map(|segment| (segment, 0))

@@ -170,8 +170,8 @@ impl Connection {
     /// A new packet was received from another address: the rail moves there only when a challenge was answered from
     /// there.
     pub(crate) fn seen_elsewhere(&mut self, index: usize, place: PathAddress, now: Time) {
-        // One at a time: a sender with many source addresses triggers no more challenges than one. A peer that has moved
-        // on before the first was answered is not kept waiting for all of them (RFC 9000 section 8.2.4).
+        // One at a time: a sender with many source addresses triggers no more challenges than one. A peer that has
+        // moved on before the first was answered is not kept waiting for all of them (RFC 9000 section 8.2.4).
         let rail = &self.rails[index];
         let has_moved_on = |old: Candidate| rail.is_live() && old.is_overdue() && old.place != place;
         let asks = rail.candidate.is_none_or(has_moved_on) && self.phase == Phase::Open;
@@ -186,8 +186,9 @@ impl Connection {
         self.rails[index].candidate = Some(Candidate::new(place, challenge, self.settings.initial_round_trip, now));
     }
 
-    /// The address of another path is proved. A second challenge, as large as the least datagram, shows whether the path
-    /// carries it (RFC 9000 section 8.2.1: the first must not be large, since anybody could have named the address).
+    /// The address of another path is proved. A second challenge, as large as the least datagram, shows whether the
+    /// path carries it (RFC 9000 section 8.2.1: the first must not be large, since anybody could have named the
+    /// address).
     fn doubt_size(&mut self, index: usize, place: PathAddress, now: Time) {
         self.doubt(index, place, now);
         if let Some(candidate) = &mut self.rails[index].candidate {

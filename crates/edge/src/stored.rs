@@ -192,8 +192,8 @@ impl Stored {
         bits(start / self.part, (start + length).div_ceil(self.part).min(self.parts()))
     }
 
-    /// Parts have [`PART`] bytes from now on. What is not acknowledged is sent again: of a new part that lies in two old
-    /// ones no packet in flight has all.
+    /// Parts have [`PART`] bytes from now on. What is not acknowledged is sent again: of a new part that lies in two
+    /// old ones no packet in flight has all.
     pub(crate) fn cut_again(&mut self) {
         let is_acked = |part: &u32| {
             let start = part * PART;

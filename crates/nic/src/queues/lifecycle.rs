@@ -9,8 +9,8 @@
 //! | `Closed` | - | - | - | - | - | - |
 //! | `Failed` | - | - | - | - | - | - |
 //!
-//! A `-`: the event changes nothing. The first end counts. A program that connects a queue pair which is not `Idle` gets
-//! an error.
+//! A `-`: the event changes nothing. The first end counts. A program that connects a queue pair which is not `Idle`
+//! gets an error.
 
 use crate::ids::State;
 

@@ -1,7 +1,7 @@
 //! Work that a peer did not answer because its end of the connection has ended.
 //!
-//! On a reliable connection such work does not fail at once: the sender retransmits, and gives up when its `timeout` has
-//! passed for each of the `retry_cnt` retries. Programs count on it: both ends stop when they have had enough
+//! On a reliable connection such work does not fail at once: the sender retransmits, and gives up when its `timeout`
+//! has passed for each of the `retry_cnt` retries. Programs count on it: both ends stop when they have had enough
 //! completions, the faster end destroys its queue pairs, and the other end has to poll its last completions before it
 //! sees that.
 
