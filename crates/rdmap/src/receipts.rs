@@ -157,7 +157,7 @@ impl Receipts {
         self.receiver.is_generous = is_generous && self.receiver.wanted.is_some();
     }
 
-    /// So many more receives are promised.
+    /// This number of receives more is promised.
     pub(crate) fn promise(&mut self, count: u32, next: MessageNumber) {
         // Half of the numbers are in the past: more can't be told, nor posted.
         debug_assert!(count < 1 << 30, "{count} receives are posted");

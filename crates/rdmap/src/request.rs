@@ -289,7 +289,7 @@ pub trait ReceiveSource {
 pub struct ReceiveQueue {
     waiting: VecDeque<ReceiveRequest>,
     depth: usize,
-    /// So many of them were promised.
+    /// How many of them were promised.
     promised: usize,
 }
 

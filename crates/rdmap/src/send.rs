@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// It is in place at the peer when that has acknowledged so many messages.
+    /// It is in place at the peer when that has acknowledged this number of messages.
     pub(crate) fn set_mark(&mut self, mark: u64) {
         self.mark = mark;
     }
@@ -178,7 +178,7 @@ impl SendQueue {
         self.ring.len() * 2 >= self.depth
     }
 
-    /// The peer has so many messages in place.
+    /// The peer has this number of messages in place.
     pub(crate) fn on_acknowledged(&mut self, placed: u64) {
         while self.acknowledged < self.next
             && let Some(entry) = self.ring.get_mut(self.acknowledged)

@@ -168,7 +168,7 @@ static void wild_modify(struct ibv_qp *qp)
     check_number(ibv_modify_qp(qp, &attr, (int)(chance(50) ? IBV_QP_STATE : pick(0))));
 }
 
-/* A step that a program may take: towards another queue pair, itself, or nobody. */
+/* A step that a program may take: towards another queue pair, itself, or no peer. */
 static void step_of(struct ibv_qp *qp)
 {
     struct ibv_qp *peer = any(QP);

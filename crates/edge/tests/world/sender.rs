@@ -103,7 +103,7 @@ impl Sender {
 }
 
 impl Sender {
-    /// The next segment, for so many packets, and bytes of payload in each.
+    /// The next segment, for this number of packets, and bytes of payload in each.
     fn give(&mut self, budget: u32, packets: u32) -> Option<(Segment<'_>, u32)> {
         assert!(budget >= 128 && packets >= 1);
         self.begin()?;

@@ -1,6 +1,8 @@
 //! The side of a queue pair that application threads touch: they post here and read its state; the engine takes from
 //! here.
 
+mod batching;
+
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -100,9 +102,6 @@ pub struct QueuePair {
     life: Mutex<Life>,
     event_count: Arc<EventCount>,
 }
-
-/// Most bytes of a request that waits for others.
-const MOST_BATCHED: u32 = 1024;
 
 const AGREED_EXTENSIONS: u8 = 1;
 const AGREED_READS: u8 = 2;
@@ -218,21 +217,6 @@ impl QueuePair {
         (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
     }
 
-    /// Batches doorbells from now on: while at least this many requests are under way, a short one that is posted goes
-    /// out at the next poll, or with others when a batch is full ([`Nic::post_one`](crate::Nic::post_one)). A program
-    /// that has so much under way polls, so the wait is short; and what is under way ends, which is a turn too. At
-    /// first no request waits.
-    pub fn batch_doorbells(&self, from: usize) {
-        self.batches_from.store(from, Ordering::Relaxed);
-    }
-
-    /// Whether a request that is posted now may wait for others.
-    #[inline]
-    pub(crate) fn may_wait(&self, request: &SendRequest) -> bool {
-        self.sends_under_way.load(Ordering::Relaxed) >= self.batches_from.load(Ordering::Relaxed)
-            && (request.operation.is_answered() || request.operation.short_payload(MOST_BATCHED).is_some())
-    }
-
     /// Where it is in its life.
     #[must_use]
     pub fn state(&self) -> State {
@@ -333,19 +317,6 @@ impl QueuePair {
         self.admit(registry, request, submission.open)?;
         submission.requests.push_back(*request);
         Ok(self.note_posted(&mut submission))
-    }
-
-    /// The same, where a request may wait: returns as well how many wait now.
-    pub(crate) fn submit_waiting(
-        &self,
-        registry: &Registry,
-        request: &SendRequest,
-    ) -> Result<(Option<ConnectionHandle>, usize), PostError> {
-        let mut submission = self.submission.lock();
-        self.admit(registry, request, submission.open)?;
-        submission.requests.push_back(*request);
-        let waiting = submission.requests.len();
-        Ok((self.note_posted(&mut submission), waiting))
     }
 
     /// Requests were put into the queue. Returns the connection whose doorbell is to be rung.

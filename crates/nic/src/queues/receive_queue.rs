@@ -19,7 +19,7 @@ use crate::queues::event_channel::{EventKind, EventSource};
 struct Waiting {
     requests: VecDeque<ReceiveRequest>,
     open: bool,
-    /// So many of the requests were promised to peers of streams.
+    /// How many of the requests were promised to peers of streams.
     promised: usize,
     /// Fewer than these are told once; 0: not armed.
     low_water: usize,

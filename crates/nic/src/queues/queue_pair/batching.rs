@@ -1,0 +1,44 @@
+//! Batches of doorbells: short requests that are posted while others are under way wait for each other.
+
+use core::sync::atomic::Ordering;
+
+use weft_memory::Registry;
+use weft_rdmap::SendRequest;
+
+use super::QueuePair;
+use crate::error::PostError;
+use crate::ids::ConnectionHandle;
+
+/// Most bytes of a request that waits for others.
+const MOST_BATCHED: u32 = 1024;
+
+impl QueuePair {
+    /// Batches doorbells from now on: while at least this many requests are under way, a short one that is posted goes
+    /// out at the next poll, or with others when a batch is full ([`Nic::post_one`](crate::Nic::post_one)). A program
+    /// that has so much under way polls, so the wait is short; and what is under way ends, which is a turn too. At
+    /// first no request waits.
+    pub fn batch_doorbells(&self, from: usize) {
+        self.batches_from.store(from, Ordering::Relaxed);
+    }
+
+    /// Whether a request that is posted now may wait for others.
+    #[inline]
+    pub(crate) fn may_wait(&self, request: &SendRequest) -> bool {
+        self.sends_under_way.load(Ordering::Relaxed) >= self.batches_from.load(Ordering::Relaxed)
+            && (request.operation.is_answered() || request.operation.short_payload(MOST_BATCHED).is_some())
+    }
+
+    /// Puts a request that may wait into the queue. Returns the connection whose doorbell is to be rung, and how many
+    /// requests wait now.
+    pub(crate) fn submit_waiting(
+        &self,
+        registry: &Registry,
+        request: &SendRequest,
+    ) -> Result<(Option<ConnectionHandle>, usize), PostError> {
+        let mut submission = self.submission.lock();
+        self.admit(registry, request, submission.open)?;
+        submission.requests.push_back(*request);
+        let waiting = submission.requests.len();
+        Ok((self.note_posted(&mut submission), waiting))
+    }
+}
