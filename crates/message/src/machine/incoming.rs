@@ -5,9 +5,10 @@ use weft_base::{PeerId, Time};
 use weft_wire::message::{Class, Envelope, MAX_RECORDS, Outcome, PACKET_HEADER_LENGTH, PacketHeader, Parts, Record};
 
 use super::Machine;
+use super::body::{Body, Reading};
 use super::keys::{AnswerKey, IncomingKey, PacketKey, id};
 use super::outgoing::total;
-use super::record::{Body, Called, Held, Incoming, Reading};
+use super::record::{Called, Held, Incoming};
 use super::terms::Violation;
 use crate::host::{CallId, Failure, Host};
 

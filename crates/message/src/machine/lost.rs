@@ -6,10 +6,12 @@ use weft_base::{PeerId, Time};
 use weft_wire::message::Record;
 
 use super::Machine;
+use super::body::{Body, Event, Step};
 use super::credits::LONG_WAIT;
 use super::keys::IncomingKey;
 use super::peer::Link;
-use super::record::{Body, Outgoing, Stage};
+use super::record::Outgoing;
+use super::stage::Stage;
 use super::terms::{Terms, Violation};
 use crate::host::{Failure, Host};
 use crate::settings::Settings;
@@ -73,8 +75,8 @@ impl<H: Host> Machine<H> {
         for key in keys {
             let incoming = &mut self.incoming[key];
             incoming.acknowledge = None;
-            let is_here = matches!(incoming.body, Body::Short(_) | Body::Buffer { is_written: true, .. } | Body::Empty);
-            if is_here && incoming.destination.is_none() {
+            let is_whole = incoming.body.on(Event::Lose) == Ok(Step::Keep);
+            if is_whole && incoming.destination.is_none() {
                 self.leave_behind(key, host);
             } else {
                 self.lose_message(key, host);
@@ -173,7 +175,7 @@ impl<H: Host> Machine<H> {
     #[must_use]
     pub fn owes(&self, counts: impl Fn(PeerId) -> bool, is_promised: impl Fn(&H::Send) -> bool) -> bool {
         let waits = |send: &Outgoing<H::Send>| match send.stage {
-            Stage::Queued | Stage::Streaming { .. } | Stage::Writing { .. } => true,
+            Stage::Queued | Stage::Streaming { .. } | Stage::Writing(_) => true,
             Stage::Delivering | Stage::Asked | Stage::Exposed => is_promised(&send.user),
         };
         self.calls.values().any(|call| counts(call.peer))

@@ -1,5 +1,6 @@
 //! One endpoint's messages: see the [crate](crate).
 
+mod body;
 mod budget;
 mod credits;
 mod incoming;
@@ -10,6 +11,7 @@ mod packet;
 pub(crate) mod peer;
 mod receiving;
 mod record;
+mod stage;
 mod streaming;
 mod terms;
 mod transfer;

@@ -8,7 +8,8 @@ use slotmap::KeyData;
 use super::Machine;
 use super::keys::{CallKey, SendKey, write_ticket};
 use super::peer::{Link, Queued};
-use super::record::{Call, Outgoing, Stage};
+use super::record::{Call, Outgoing};
+use super::stage::{Event, Stage, Step};
 use super::terms::{Send, Violation};
 use crate::host::{Failure, Host, Ticket};
 
@@ -89,61 +90,47 @@ impl<H: Host> Machine<H> {
     ) -> Result<(), Violation> {
         let key = self.find_send(peer, id)?;
         let outgoing = &mut self.outgoing[key];
-        if outgoing.stage != Stage::Asked {
-            return Err(Violation("a message is cleared that did not ask for it"));
-        }
+        let writes = sink.iter().filter(|part| part.length > 0).count();
+        let step = outgoing.stage.on(Event::Clear { writes }, outgoing.delivery)?;
         if total(sink).is_none_or(|total| total > outgoing.length) {
             return Err(Violation("a message is cleared for more bytes than it has"));
         }
-        let (mut under_way, mut position) = (0, 0);
+        let mut position = 0;
         for part in sink.iter().filter(|part| part.length > 0) {
             host.write(peer, write_ticket(key), &mut outgoing.user, position, *part);
             position += part.length;
-            under_way += 1;
         }
-        outgoing.stage = Stage::Writing { under_way, failed: None, taken: None };
         self.peers.answer(peer, Record::Written { sink_id }, Vec::new());
-        self.complete_if_written(key, host);
+        self.follow(key, step, host);
         Ok(())
     }
 
     /// One of the writes of a message has ended.
     pub(super) fn on_written(&mut self, key: SendKey, outcome: Result<(), Failure>, host: &mut H) {
-        let Some(outgoing) = self.outgoing.get_mut(key) else { return };
-        if let Stage::Writing { under_way, failed, .. } = &mut outgoing.stage {
-            *under_way = under_way.saturating_sub(1);
-            *failed = failed.or(outcome.err());
-            self.complete_if_written(key, host);
+        // A write may end after its message was lost.
+        if self.outgoing.contains_key(key) {
+            self.advance(key, Event::Written(outcome), host).expect("the table refuses no write of this side");
         }
-    }
-
-    fn complete_if_written(&mut self, key: SendKey, host: &mut H) {
-        let outgoing = &self.outgoing[key];
-        let Stage::Writing { under_way: 0, failed, taken } = outgoing.stage else { return };
-        let outcome = match (failed, taken) {
-            (Some(failure), _) => Err(failure),
-            (None, None) if outgoing.delivery => return,
-            (None, taken) => result(taken.unwrap_or(Outcome::Done)),
-        };
-        self.complete_send(key, outcome, host);
     }
 
     /// The peer has received a message, or never will.
     pub(super) fn on_taken(&mut self, peer: PeerId, id: u64, outcome: Outcome, host: &mut H) -> Result<(), Violation> {
         let key = self.find_send(peer, id)?;
-        let outgoing = &mut self.outgoing[key];
-        match &mut outgoing.stage {
-            Stage::Queued | Stage::Streaming { .. } => Err(Violation("a message is taken that was not sent")),
-            Stage::Writing { taken, .. } if outgoing.delivery && taken.is_none() => {
-                *taken = Some(outcome);
-                self.complete_if_written(key, host);
-                Ok(())
-            }
-            Stage::Writing { .. } => Err(Violation("a message is taken that needs no answer")),
-            Stage::Delivering | Stage::Asked | Stage::Exposed => {
-                self.complete_send(key, result(outcome), host);
-                Ok(())
-            }
+        self.advance(key, Event::Taken(outcome), host)
+    }
+
+    /// What follows from an event for a message that is still here.
+    pub(super) fn advance(&mut self, key: SendKey, event: Event, host: &mut H) -> Result<(), Violation> {
+        let outgoing = &self.outgoing[key];
+        let step = outgoing.stage.on(event, outgoing.delivery)?;
+        self.follow(key, step, host);
+        Ok(())
+    }
+
+    fn follow(&mut self, key: SendKey, step: Step, host: &mut H) {
+        match step {
+            Step::To(stage) => self.outgoing[key].stage = stage,
+            Step::Complete(outcome) => self.complete_send(key, outcome, host),
         }
     }
 
@@ -169,13 +156,6 @@ impl<H: Host> Machine<H> {
             call.body.into_iter().for_each(|body| self.pool.give_back(body));
             host.answered(call.ticket, answer);
         }
-    }
-}
-
-const fn result(outcome: Outcome) -> Result<(), Failure> {
-    match outcome {
-        Outcome::Done => Ok(()),
-        Outcome::Refused => Err(Failure::Refused),
     }
 }
 

@@ -6,7 +6,7 @@ use weft_wire::message::{Class, MAX_RECORDS, PACKET_HEADER_LENGTH, PacketHeader,
 use super::Machine;
 use super::keys::{CallKey, SendKey, id};
 use super::peer::Queued;
-use super::record::Stage;
+use super::stage::{Event, Stage};
 use crate::host::{Failure, Host};
 use crate::settings::Settings;
 
@@ -197,7 +197,7 @@ impl<H: Host> Machine<H> {
     /// As much of a message as there is room for. It stays first in the queue until all of it is sent.
     fn pack_piece(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         let outgoing = &mut self.outgoing[key];
-        let position = if let Stage::Streaming { position } = outgoing.stage { position } else { 0 };
+        let position = outgoing.stage.position();
         let (left, envelope) = (outgoing.length - position, outgoing.envelope);
         let acknowledge = outgoing.delivery.then(|| id(key));
         let record = |length| match position {
@@ -214,7 +214,7 @@ impl<H: Host> Machine<H> {
         }
         host.fetch(&outgoing.user, position, draft.push(&record(piece as u32)));
         if piece < left {
-            outgoing.stage = Stage::Streaming { position: position + piece };
+            self.step(key, Event::Piece { bytes: piece }, host);
             return Packed::Later;
         }
         self.on_whole_sent(key, host);
@@ -223,13 +223,15 @@ impl<H: Host> Machine<H> {
 
     /// All bytes of a message were sent.
     fn on_whole_sent(&mut self, key: SendKey, host: &mut H) {
-        let outgoing = &mut self.outgoing[key];
-        if outgoing.delivery {
-            outgoing.stage = Stage::Delivering;
+        self.step(key, Event::Whole, host);
+        if let Some(outgoing) = self.outgoing.get_mut(key) {
             host.announced(&mut outgoing.user);
-        } else {
-            self.complete_send(key, Ok(()), host);
         }
+    }
+
+    /// Something of a message was sent.
+    fn step(&mut self, key: SendKey, event: Event, host: &mut H) {
+        self.advance(key, event, host).expect("the table refuses nothing that this side does");
     }
 
     /// Requests the transfer of a message: the peer reads it when its receive is posted, or, if the message does not
@@ -239,19 +241,18 @@ impl<H: Host> Machine<H> {
             return Packed::Later;
         }
         let outgoing = &mut self.outgoing[key];
-        let (stage, source) = if !waits {
-            (Stage::Asked, Parts::new())
+        let (event, source) = if !waits {
+            (Event::Announce, Parts::new())
         } else {
             match host.expose_source(outgoing.peer, &mut outgoing.user) {
-                Ok(parts) if parts.is_empty() => (Stage::Asked, parts),
-                Ok(parts) => (Stage::Exposed, parts),
+                Ok(parts) if parts.is_empty() => (Event::Announce, parts),
+                Ok(parts) => (Event::Expose, parts),
                 Err(failure) => {
                     self.complete_send(key, Err(failure), host);
                     return Packed::Gone;
                 }
             }
         };
-        outgoing.stage = stage;
         host.announced(&mut outgoing.user);
         draft.push(&Record::Request {
             envelope: outgoing.envelope,
@@ -260,6 +261,7 @@ impl<H: Host> Machine<H> {
             delivery: outgoing.delivery,
             source,
         });
+        self.step(key, event, host);
         Packed::Yes
     }
 

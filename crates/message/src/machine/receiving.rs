@@ -4,8 +4,9 @@ use weft_base::PeerId;
 use weft_wire::message::{Outcome, Record};
 
 use super::Machine;
+use super::body::{Body, Event, Step};
 use super::keys::{IncomingKey, ReceiveKey};
-use super::record::{Body, Destination, Incoming, Receiving};
+use super::record::{Destination, Incoming, Receiving};
 use super::terms::{Peek, Receive};
 use crate::host::{Failure, Host, Received};
 use crate::matching::{Match, PostedId};
@@ -73,32 +74,32 @@ impl<H: Host> Machine<H> {
         incoming.destination = Some(destination);
         let fitting = destination.fitting(incoming.length);
         let receive = &mut self.receives[destination.receive].user;
-        match &incoming.body {
-            Body::Short(bytes) => {
+        match incoming.body.on(Event::Match).expect("any message can be matched") {
+            Step::Place(bytes) => {
                 host.place(receive, destination.offset, &bytes[..fitting as usize]);
                 self.finish(key, Ok(()), host);
             }
-            Body::Partial { bytes, .. } => {
+            Step::PlacePart(bytes) => {
                 let fitting = fitting.min(bytes.len() as u64);
                 host.place(receive, destination.offset, &bytes[..fitting as usize]);
                 self.drop_partial(key);
             }
-            Body::Buffer { buffer, is_written: true } => {
-                host.unload(*buffer, receive, destination.offset, fitting);
+            Step::Unload(buffer) => {
+                host.unload(buffer, receive, destination.offset, fitting);
                 self.finish(key, Ok(()), host);
             }
-            Body::Empty => self.finish(key, Ok(()), host),
-            Body::Lost => self.finish(key, Err(Failure::PeerLost), host),
-            Body::Asked { .. } => {
+            Step::Clear => {
                 self.stop_keeping(key);
                 self.clear_direct(key, destination, host);
             }
-            Body::Source(_) => {
+            Step::Read => {
                 self.peers.at(incoming.peer).arriving += 1;
                 self.stop_keeping(key);
                 self.read_on(key, host);
             }
-            Body::Buffer { is_written: false, .. } | Body::Direct => {}
+            Step::Fail => self.finish(key, Err(Failure::PeerLost), host),
+            Step::Wait => {}
+            _ => self.finish(key, Ok(()), host),
         }
     }
 
@@ -348,10 +349,10 @@ impl<H: Host> Machine<H> {
         let incoming = &mut self.incoming[key];
         incoming.place = None;
         incoming.is_discarded = true;
-        match incoming.body {
-            Body::Buffer { is_written: false, .. } => {}
-            Body::Partial { .. } => self.drop_partial(key),
-            Body::Asked { id } => {
+        match incoming.body.on(Event::Discard).expect("any message can be discarded") {
+            Step::Wait => {}
+            Step::Drop => self.drop_partial(key),
+            Step::Answer(id) => {
                 incoming.acknowledge = Some(id);
                 self.finish(key, Ok(()), host);
             }

@@ -1,11 +1,13 @@
 //! A machine's records of messages, calls and receives.
 
 use weft_base::PeerId;
-use weft_wire::message::{Envelope, Outcome, UNASKED_BYTES};
+use weft_wire::message::{Envelope, UNASKED_BYTES};
 
+use super::body::Body;
 use super::keys::{PacketKey, ReceiveKey};
+use super::stage::Stage;
 use super::terms::Peek;
-use crate::host::{BufferId, Failure, Parts, Ticket};
+use crate::host::{Failure, Ticket};
 use crate::matching::{PostedId, UnexpectedId};
 use crate::pool;
 
@@ -35,27 +37,6 @@ pub(super) struct Outgoing<S> {
     pub(super) order: u64,
     pub(super) stage: Stage,
     pub(super) user: S,
-}
-
-/// The progress of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Queued,
-    /// Bytes up to this position were sent. The others follow.
-    Streaming {
-        position: u64,
-    },
-    /// The peer has all of it, and will report its delivery.
-    Delivering,
-    /// The peer will tell where to write it.
-    Asked,
-    Writing {
-        under_way: usize,
-        failed: Option<Failure>,
-        taken: Option<Outcome>,
-    },
-    /// The peer reads it.
-    Exposed,
 }
 
 /// A call that was not answered.
@@ -121,52 +102,6 @@ pub(super) struct Incoming {
     pub(super) destination: Option<Destination>,
     /// Whether it is discarded when it is complete.
     pub(super) is_discarded: bool,
-}
-
-/// The bytes of a message.
-pub(super) enum Body {
-    /// They were in the packet.
-    Empty,
-    Short(Vec<u8>),
-    /// The first `here` bytes were received. Those received before the message matched its receive are kept.
-    Partial {
-        bytes: Vec<u8>,
-        here: u64,
-    },
-    /// The sender waits to be told where to write them.
-    Asked {
-        id: u64,
-    },
-    /// The sender writes them into a buffer.
-    Buffer {
-        buffer: BufferId,
-        is_written: bool,
-    },
-    /// The sender writes them into the receive's memory.
-    Direct,
-    /// We read them.
-    Source(Reading),
-    /// The sender was lost before they were received.
-    Lost,
-}
-
-/// The progress of reading.
-#[derive(Debug)]
-pub(super) struct Reading {
-    pub(super) source: Parts,
-    /// The part that is read next, and the offset in it.
-    pub(super) part: usize,
-    pub(super) part_offset: u64,
-    /// Bytes of the message before that.
-    pub(super) position: u64,
-    pub(super) under_way: usize,
-    pub(super) failure: Option<Failure>,
-}
-
-impl Reading {
-    pub(super) const fn new(source: Parts) -> Self {
-        Self { source, part: 0, part_offset: 0, position: 0, under_way: 0, failure: None }
-    }
 }
 
 impl Incoming {

@@ -3,9 +3,10 @@
 use weft_wire::message::Envelope;
 
 use super::Machine;
+use super::body::Body;
 use super::incoming::Arrival;
 use super::keys::IncomingKey;
-use super::record::{Body, Incoming};
+use super::record::Incoming;
 use super::terms::Violation;
 use crate::host::Host;
 

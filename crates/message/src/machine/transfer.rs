@@ -6,8 +6,9 @@ use weft_wire::message::{Parts, Record, RemotePart};
 use slotmap::KeyData;
 
 use super::Machine;
+use super::body::{Body, Event, Step};
 use super::keys::{IncomingKey, SendKey, WRITE, id};
-use super::record::{Body, Destination, Incoming};
+use super::record::{Destination, Incoming};
 use super::terms::Violation;
 use crate::host::{Failure, Host, Ticket};
 
@@ -123,16 +124,18 @@ impl<H: Host> Machine<H> {
     pub(super) fn on_message_written(&mut self, peer: PeerId, id: u64, host: &mut H) -> Result<(), Violation> {
         let key = self.find_incoming(peer, id)?;
         let incoming = &mut self.incoming[key];
-        let destination = incoming.destination;
-        match &mut incoming.body {
-            Body::Direct => self.conceal(key, host),
-            Body::Buffer { is_written, .. } if !*is_written => *is_written = true,
-            _ => return Err(Violation("a message is written that was not cleared, or was written before")),
+        let step = incoming.body.on(Event::Written)?;
+        let is_filled = step == Step::Fill;
+        if let Body::Buffer { is_written, .. } = &mut incoming.body {
+            *is_written = true;
+        } else {
+            self.conceal(key, host);
         }
         self.peers.at(peer).arriving -= 1;
-        match (&self.incoming[key].body, destination) {
-            (Body::Buffer { .. }, Some(destination)) => self.land(key, destination, host),
-            (Body::Buffer { .. }, None) if !self.incoming[key].is_discarded => {}
+        let incoming = &self.incoming[key];
+        match incoming.destination {
+            Some(destination) if is_filled => self.land(key, destination, host),
+            None if is_filled && !incoming.is_discarded => {}
             _ => self.finish(key, Ok(()), host),
         }
         Ok(())

@@ -5,7 +5,7 @@ use weft_base::PeerId;
 use super::cases::{self, got, tag};
 use super::world::{Joint, Node, Report, World, content};
 use crate::host::{Failure, Received};
-use crate::machine::record::Stage;
+use crate::machine::stage::Stage;
 use crate::settings::Settings;
 
 /// Messages up to 5000 bytes are streamed, in packets of 512, of which 4 may be in flight.
