@@ -578,7 +578,7 @@ impl fmt::Display for PortError {
             Self::Refused => f.write_str("connection refused: nobody listens at that address and port"),
             Self::NotShared => f.write_str(
                 "nobody shares memory there: that takes a process of the same user, on this host and in this network \
-                 namespace, which listens for it (transport shm, shm+iwarp or auto)",
+                 namespace, which listens for it (transport shm, shm+iwarp, shm+edge or auto)",
             ),
             Self::Declined => f.write_str(
                 "the process that listens there can't take shared memory: it is short of memory or descriptors, or of \

@@ -73,7 +73,7 @@ fn the_environment_is_checked_before_anything_is_done() {
 fn the_help_has_the_environment() {
     let output = weft(&["--help"]);
     let help = text(&output.stdout);
-    for words in ["FI_WEFT_TRANSPORT", "default shm+iwarp", "FI_WEFT_TUNE", "short (16K)", "Exit codes:"] {
+    for words in ["FI_WEFT_TRANSPORT", "default auto", "FI_WEFT_TUNE", "short (16K)", "Exit codes:"] {
         assert!(help.contains(words), "{words}: {help}");
     }
 }

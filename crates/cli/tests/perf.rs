@@ -419,7 +419,7 @@ fn windows_are_measured_over_the_transport_that_is_named() {
     for test in ["fence", "halo", "window-overlap"] {
         refused(
             &[test, "--transport", "own-tcp"],
-            "own-tcp: windows are carried by iwarp, edge, shm, shm+iwarp or auto",
+            "own-tcp: windows are carried by iwarp, edge, shm, shm+iwarp, shm+edge or auto",
         );
     }
 }

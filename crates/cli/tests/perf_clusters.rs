@@ -45,7 +45,7 @@ fn refused(arguments: &[&str], because: &str) {
 
 #[test]
 fn one_endpoint_reaches_its_own_host_its_cluster_and_another() {
-    let endpoint = "messages:transport=auto";
+    let endpoint = "messages:transport=shm+edge";
     let words = ["clusters", "--size", "4", "--delay", "2ms", "--transport", endpoint, "--vs", "sockets"];
     let Some((report, text)) = report_of(&words) else { return };
     for contestant in [endpoint, "sockets"] {

@@ -18,7 +18,7 @@ impl Target {
     pub fn apply(&self, options: &mut StreamOptions) -> Result<(), Failure> {
         options.transport = self.0.transport.map_or(options.transport, Transport::of);
         if self.0.rails.is_some() {
-            if !matches!(options.transport, Transport::Edge | Transport::Auto) {
+            if !matches!(options.transport, Transport::Edge | Transport::ShmOrEdge | Transport::Auto) {
                 let words = "rails are Edge's: write edge:// before the address, or say --transport edge";
                 return Err(Failure::Usage(words.into()));
             }

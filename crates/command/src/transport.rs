@@ -18,6 +18,10 @@ pub enum Transport {
     #[serde(rename = "shm+iwarp")]
     ShmOrIwarp,
     /// Shared memory where there is any; else Edge, and iWARP if that has no answer
+    #[value(name = "shm+edge")]
+    #[serde(rename = "shm+edge")]
+    ShmOrEdge,
+    /// Of messages and windows: shm+edge where two links or more join the hosts, else shm+iwarp; otherwise shm+edge
     Auto,
 }
 
@@ -29,6 +33,7 @@ impl Transport {
             weft::verbs::Transport::Edge => Self::Edge,
             weft::verbs::Transport::SharedMemory => Self::Shm,
             weft::verbs::Transport::SharedMemoryOrIwarp => Self::ShmOrIwarp,
+            weft::verbs::Transport::SharedMemoryOrEdge => Self::ShmOrEdge,
             weft::verbs::Transport::Auto => Self::Auto,
         }
     }
@@ -41,6 +46,7 @@ impl From<Transport> for weft::verbs::Transport {
             Transport::Edge => Self::Edge,
             Transport::Shm => Self::SharedMemory,
             Transport::ShmOrIwarp => Self::SharedMemoryOrIwarp,
+            Transport::ShmOrEdge => Self::SharedMemoryOrEdge,
             Transport::Auto => Self::Auto,
         }
     }

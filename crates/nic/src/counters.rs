@@ -85,6 +85,11 @@ counters! {
     borrowing_connections,
     /// Connections over iWARP because Edge did not answer, or not in time, or the peer declined shared memory.
     fallbacks,
+    /// Calls of endpoints that leave the choice to Weft ([`Transport::Auto`](crate::Transport::Auto)), to hosts that
+    /// two links or more join with this one: by Edge, if shared memory is not possible.
+    calls_over_several_links,
+    /// Such calls to hosts that one link joins with this one, or a router: by iWARP, if shared memory is not possible.
+    calls_over_one_link,
     /// Edge: datagrams that are held to be lost.
     lost_datagrams,
     /// Edge: of these, acknowledged later after all.

@@ -30,6 +30,10 @@ pub enum Transport {
     /// To connect: shared memory where a program listens for that; else Edge, and iWARP beside it if there is no
     /// answer within 250 ms; the first that stands is kept. Where shared memory is declined, iWARP follows. To listen:
     /// all of them, at the same port number.
+    SharedMemoryOrEdge,
+    /// For endpoints: [`Self::SharedMemoryOrEdge`] to a host that two or more links join with this one, and otherwise
+    /// [`Self::SharedMemoryOrIwarp`]; a host without two links listens as the latter. For queue pairs, which know one
+    /// address of a peer: as [`Self::SharedMemoryOrEdge`].
     Auto,
 }
 
@@ -39,7 +43,8 @@ pub(crate) const NO_DESCRIPTORS: &str =
 
 impl Transport {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Iwarp, Self::Edge, Self::SharedMemory, Self::SharedMemoryOrIwarp, Self::Auto];
+    pub const ALL: [Self; 6] =
+        [Self::Iwarp, Self::Edge, Self::SharedMemory, Self::SharedMemoryOrIwarp, Self::SharedMemoryOrEdge, Self::Auto];
 
     /// Its name, as users write it (`FI_WEFT_TRANSPORT`).
     #[must_use]
@@ -49,6 +54,7 @@ impl Transport {
             Self::Edge => "edge",
             Self::SharedMemory => "shm",
             Self::SharedMemoryOrIwarp => "shm+iwarp",
+            Self::SharedMemoryOrEdge => "shm+edge",
             Self::Auto => "auto",
         }
     }
@@ -65,9 +71,9 @@ impl Transport {
         match self {
             // Those that listen for shared memory listen for TCP as well.
             Self::Iwarp | Self::SharedMemoryOrIwarp => !matches!(theirs, Self::Edge),
-            Self::Edge => matches!(theirs, Self::Edge | Self::Auto),
+            Self::Edge => matches!(theirs, Self::Edge | Self::SharedMemoryOrEdge | Self::Auto),
             Self::SharedMemory => !matches!(theirs, Self::Edge | Self::Iwarp),
-            Self::Auto => true,
+            Self::SharedMemoryOrEdge | Self::Auto => true,
         }
     }
 }

@@ -37,7 +37,7 @@ Examples:
 The program's libibverbs is then Weft's: no kernel module, no root, no RDMA NIC. It is preloaded, and its folder comes \
 first among those that libraries are loaded from. It also finds files of Weft's devices below /sys/class/infiniband \
 and in /dev/infiniband (ibstat), but for shells that --print sets up. Variables: WEFT_VERBS_DEVICES (lo,eth0:mlx5_0: \
-which interfaces are devices, and their names), WEFT_VERBS_CARRIER (edge, iwarp, shm, shm+iwarp, auto), \
+which interfaces are devices, and their names), WEFT_VERBS_CARRIER (edge, iwarp, shm, shm+iwarp, shm+edge, auto), \
 WEFT_VERBS_TRANSPORT (roce, ib, iwarp: as what they are shown), WEFT_VERBS_PORTS (first of 4096), \
 WEFT_VERBS_LOG=info. Programs that are linked statically, and those that run as another user, are not reached.
 

@@ -91,6 +91,7 @@ fn transport(name: &str) -> Outcome<Transport> {
         "iwarp" => Ok(Transport::Iwarp),
         "edge" => Ok(Transport::Edge),
         "shm" => Ok(Transport::SharedMemory),
+        "shm+edge" => Ok(Transport::SharedMemoryOrEdge),
         "auto" => Ok(Transport::Auto),
         _ => Err(format!("there is no transport {name}\n{HELP}").into()),
     }

@@ -37,6 +37,8 @@ pub(super) const GROUPS: &[Group] = &[
             ("shared_memory_connections", "through shared memory"),
             ("borrowing_connections", "of these, reading the peer's"),
             ("fallbacks", "over iWARP, for another way failed"),
+            ("calls_over_several_links", "auto: Edge, several links join the hosts"),
+            ("calls_over_one_link", "auto: iWARP, one link joins the hosts"),
         ],
         share: None,
     },

@@ -163,7 +163,7 @@ impl<N: Carrier> Connection<N> {
         match self.lower.transport() {
             Transport::Edge => cx.io.counters.edge_connections += 1,
             Transport::SharedMemory => cx.io.counters.shared_memory_connections += 1,
-            Transport::Iwarp | Transport::SharedMemoryOrIwarp | Transport::Auto => {}
+            Transport::Iwarp | Transport::SharedMemoryOrIwarp | Transport::SharedMemoryOrEdge | Transport::Auto => {}
         }
         queue_pair.establish(terms.info);
     }

@@ -75,6 +75,11 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
     }
 
+    /// The addresses of this host as they are now.
+    pub(crate) fn host_addresses(&mut self) -> Vec<HostAddress> {
+        self.network.host_addresses()
+    }
+
     /// Binds a port at each address that rails may leave by, where there is more than one.
     fn prepare_rails(&mut self) {
         let mut addresses = self.network.host_addresses();

@@ -222,7 +222,9 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Setup<N, S> for Choice<N> {
             Transport::Edge => Opening::Edge(edge()?),
             Transport::SharedMemory => Opening::Shared(shared()?),
             Transport::SharedMemoryOrIwarp => Opening::SharedOr { shared: shared()?, mpa: mpa()? },
-            Transport::Auto => Opening::Any { shared: shared()?, edge: edge()?, mpa: mpa()? },
+            Transport::SharedMemoryOrEdge | Transport::Auto => {
+                Opening::Any { shared: shared()?, edge: edge()?, mpa: mpa()? }
+            }
         })
     }
 
@@ -510,11 +512,11 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
     type Leaving = EdgeLeaving;
 
     fn listens_at(offer: &Offer) -> ListensAt {
-        use Transport::{Auto, Edge, SharedMemory, SharedMemoryOrIwarp};
+        use Transport::{Auto, Edge, Iwarp, SharedMemoryOrEdge};
         ListensAt {
             streams: offer.transport != Edge,
-            shared_memory: matches!(offer.transport, SharedMemory | SharedMemoryOrIwarp | Auto),
-            datagrams: matches!(offer.transport, Edge | Auto),
+            shared_memory: !matches!(offer.transport, Iwarp | Edge),
+            datagrams: matches!(offer.transport, Edge | SharedMemoryOrEdge | Auto),
         }
     }
 

@@ -10,6 +10,7 @@ use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest};
 use weft_wire::message::{Hello, HelloError, Refusal};
 
 use super::Engine;
+use super::by_links::ByLinks;
 use super::core::Core;
 use super::link::{Link, Parts, Proving, Purpose};
 use super::peers::{Caller, Origin};
@@ -97,6 +98,19 @@ impl Core {
         self.give_up(peer, engine);
     }
 
+    /// What a peer is called by.
+    fn transport_to<N: Carrier, C: Clock>(&self, peer: PeerId, engine: &mut Engine<N, C>) -> Transport {
+        let ours = self.settings.transport;
+        let Some(known) = self.host.peers.get(peer) else { return ours };
+        let (transport, by_links) = self.own_links.transport_to(&known.address, ours);
+        match by_links {
+            Some(ByLinks::Several) => engine.counters.calls_over_several_links += 1,
+            Some(ByLinks::One) => engine.counters.calls_over_one_link += 1,
+            None => {}
+        }
+        transport
+    }
+
     /// How long one of the paths to a peer is tried: all together get the time that there is for connecting, and more
     /// of it in each further round.
     fn time_for_a_path(&self, peer: PeerId) -> Duration {
@@ -120,8 +134,9 @@ impl Core {
         let local = |error: Error| ConnectionError::Local(Box::new(error));
         let key = self.add_link(peer, Phase::Opening(path)).map_err(|error| local(error.into()))?;
         let hello = bytes_of(&self.hello(self.host.peers.get(peer).map_or(0, |peer| peer.address.id)));
+        let transport = self.transport_to(peer, engine);
         let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
-        let started = N::Lower::prepare(&offer(self.settings.transport, &engine.settings), &hello)
+        let started = N::Lower::prepare(&offer(transport, &engine.settings), &hello)
             .map_err(Error::Start)
             .and_then(|start| engine.connect(&link.queue_pair, Route { local: None, remote }, start, patience));
         let local = match started {

@@ -15,6 +15,7 @@ use weft_rdmap::{CompletionKind, Status, StreamError};
 
 use super::Engine;
 use super::atomic_post::AtomicPost;
+use super::by_links::OwnLinks;
 use super::host::{NicHost, copied, injected_bytes, receive_of, send_of};
 use super::link::{Link, Purpose};
 use super::openings::Openings;
@@ -97,6 +98,8 @@ pub(crate) struct Core {
     pub(super) serial: u64,
     /// The host that this runs on.
     pub(super) host_id: Option<HostId>,
+    /// The links of that host when the endpoint was opened.
+    pub(super) own_links: OwnLinks,
 }
 
 /// Memory for the answers of atomic work requests.
@@ -140,6 +143,10 @@ impl Core {
         let region = registry.register_zeroed(domain, CELLS as usize * 8, Access::LOCAL_WRITE, 0)?;
         let waiting = Arc::new(Waiting::new(Arc::clone(&event_count)));
         let completions = Arc::new(CompletionQueue::growing(COMPLETIONS, Arc::clone(&event_count)));
+        let own_links = OwnLinks::new(engine.host_addresses(), &engine.settings.rails);
+        let mut settings = settings.clone();
+        settings.transport = own_links.own_transport(settings.transport);
+        let offer = Offer { transport: settings.transport, ..offer };
         let (listener, local) = engine.listen_for(*bind, BACKLOG, offer, Arc::clone(&waiting))?;
         let address = Address { transport: Some(settings.transport), ..address_of(id, local, paths) };
         let number = engine.next_endpoint();
@@ -148,7 +155,8 @@ impl Core {
             machine: Machine::new(settings.messages.clone(), seed),
             host: NicHost::new(registry.clone(), domain, sink, Peers::new(&address, settings.peers)),
             packet: vec![0; settings.messages.packet_bytes as usize],
-            settings: settings.clone(),
+            settings,
+            own_links,
             address: address.clone(),
             seed,
             key: key.clone(),

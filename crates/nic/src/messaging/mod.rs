@@ -4,6 +4,7 @@
 mod atomic;
 mod atomic_post;
 mod buffer_pool;
+mod by_links;
 mod closing;
 mod connect;
 mod core;

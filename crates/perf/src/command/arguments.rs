@@ -33,7 +33,7 @@ const EXAMPLES: &str = "\
   weft perf bandwidth --lab 1G                        between two hosts of a test network, made for this
   weft perf latency --lab none --transport edge:raw=on --vs sockets   in Ethernet frames of its own, without IP
   weft perf clusters --delay 1ms,4ms                  to the same host, the same cluster and another, by one endpoint
-  weft perf clusters --size 4..16K --transport iwarp:transport=auto --vs sockets
+  weft perf clusters --size 4..16K --transport iwarp:transport=shm+edge --vs sockets
   weft perf connect --lab 1G --delay 1ms,8ms          set-up of queue pairs, endpoints, Edge, TCP, in round trips
   weft perf logp --size 8..64K                        overheads, gap, latency, gap per byte (LogP)
   weft perf notified-put --size 8,64K                 until the target of a put knows of it, beside a message

@@ -288,7 +288,9 @@ impl Options {
     fn transport_of_windows(&self) -> Result<Transport, Failure> {
         let Some(name) = &self.transport else { return Ok(self.stack.transport) };
         Transport::from_str(name, true).map_err(|_| {
-            Failure::Usage(format!("--transport {name}: windows are carried by iwarp, edge, shm, shm+iwarp or auto"))
+            Failure::Usage(format!(
+                "--transport {name}: windows are carried by iwarp, edge, shm, shm+iwarp, shm+edge or auto"
+            ))
         })
     }
 
@@ -526,6 +528,7 @@ impl Options {
             Transport::Edge => "edge".into(),
             Transport::Shm => "shm".into(),
             Transport::ShmOrIwarp => "iwarp:transport=shm+iwarp".into(),
+            Transport::ShmOrEdge => "iwarp:transport=shm+edge".into(),
             Transport::Auto => "iwarp:transport=auto".into(),
         });
         if let (Some(named), Some(transport)) = (&named, &self.transport) {

@@ -33,7 +33,7 @@ impl Contestant for Perftest {
 
     fn describe(&self) -> &'static str {
         "Debian's perftest over Weft's libibverbs.so.1: ib_send_lat, ib_write_bw, ib_read_bw, ib_atomic_bw; the \
-         variant is the carrier: edge, iwarp, shm, shm+iwarp, auto"
+         variant is the carrier: edge, iwarp, shm, shm+iwarp, shm+edge, auto"
     }
 
     fn available(&self, variant: Option<&str>) -> Result<(), String> {

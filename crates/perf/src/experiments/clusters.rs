@@ -20,7 +20,7 @@ const SOCKETS: &str = "sockets";
 
 impl Design for Clusters {
     fn contestants(&self) -> Vec<String> {
-        ["messages:transport=shm+iwarp", "messages:transport=auto", SOCKETS].map(str::to_owned).into()
+        ["messages:transport=shm+iwarp", "messages:transport=shm+edge", SOCKETS].map(str::to_owned).into()
     }
 
     fn hosts_in_clusters(&self) -> Option<usize> {

@@ -388,7 +388,7 @@ pub(crate) const ALL: [Experiment; 44] = [
         "clusters",
         CLUSTERS,
         [
-            "clusters --size 4,16K --delay 1ms --transport messages:transport=auto --vs sockets --quick",
+            "clusters --size 4,16K --delay 1ms --transport messages:transport=shm+edge --vs sockets --quick",
             "clusters --size 4,256,4K,16K --delay 1ms",
         ],
         [0.2, 1.8, 20.0],

@@ -6,7 +6,7 @@
 //! | 2 | version: 1 |
 //! | 3 | number of addresses |
 //! | 4..6 | port, big-endian: the same for all of them |
-//! | 6 | transport: 0 unspecified, 1 iwarp, 2 edge, 3 shm, 4 shm+iwarp, 5 auto |
+//! | 6 | transport: 0 unspecified, 1 iwarp, 2 edge, 3 shm, 4 shm+iwarp, 5 auto, 6 shm+edge |
 //! | 7 | 0 |
 //! | 8..16 | endpoint id, big-endian |
 //! | 16..64 | the addresses: 4 and an IPv4 address, or 6 and an IPv6 address; then 0 |
@@ -77,6 +77,7 @@ const fn code(transport: Transport) -> u8 {
         Transport::SharedMemory => 3,
         Transport::SharedMemoryOrIwarp => 4,
         Transport::Auto => 5,
+        Transport::SharedMemoryOrEdge => 6,
     }
 }
 

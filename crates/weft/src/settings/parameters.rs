@@ -26,7 +26,7 @@ pub struct Parameters {
 impl Default for Parameters {
     /// Those of an empty environment.
     fn default() -> Self {
-        let endpoint = EndpointSettings { transport: Transport::SharedMemoryOrIwarp, ..EndpointSettings::default() };
+        let endpoint = EndpointSettings { transport: Transport::Auto, ..EndpointSettings::default() };
         let (nic, interfaces) = (Settings::default(), InterfaceChoice::default());
         Self { nic, endpoint, key: None, interfaces, ports: None }
     }

@@ -87,11 +87,12 @@ pub static VARIABLES: [Variable; 24] = [
     Variable {
         name: "TRANSPORT",
         audience: Audience::Users,
-        default: "shm+iwarp",
-        possible: "auto, iwarp, edge, shm or shm+iwarp",
+        default: "auto",
+        possible: "auto, iwarp, edge, shm, shm+iwarp or shm+edge",
         help: "The transport of connections: iwarp: over TCP; edge: over UDP; shm: through memory that processes of \
-               one host share; shm+iwarp: shm where possible, else iwarp; auto: shm where possible, else edge, and \
-               iwarp too if there is no answer within 250 ms. All processes of a job must have the same",
+               one host share; shm+iwarp: shm where possible, else iwarp; shm+edge: shm where possible, else edge, \
+               and iwarp too if there is no answer within 250 ms; auto: shm+edge to hosts that two links or more join \
+               with this one, else shm+iwarp. All processes of a job must have the same",
         set: |parameters, text| {
             parameters.endpoint.transport = Transport::of_name(text)?;
             Some(())
@@ -129,9 +130,10 @@ pub static VARIABLES: [Variable; 24] = [
         default: "all",
         possible: "all, one, or a list of interface names separated by commas; *N behind all or a name asks for N \
                    flows; 16 rails at most",
-        help: "With Edge, the interfaces that a connection uses at the same time: all: those that are up and reach \
-               the peer, as far as FI_WEFT_INTERFACE allows; one: only that of the connection; or their names, \
-               separated by commas. eth0*4 or all*4: four flows over it, or each, with ports of their own",
+        help: "The interfaces that a connection over Edge uses at the same time, and that auto counts as links: all: \
+               those that are up and reach the peer, as far as FI_WEFT_INTERFACE allows; one: only that of the \
+               connection; or their names, separated by commas. eth0*4 or all*4: four flows over it, or each, with \
+               ports of their own",
         set: |parameters, text| {
             parameters.nic.rails = text.parse().ok()?;
             Some(())

@@ -9,20 +9,21 @@ use weft_driver::interface_names;
 use weft_nic::{NamedRails, ParseRailsError, Rails, Settings, Transport};
 
 /// The names of transports, as schemes.
-const SCHEMES: [(&str, Transport); 5] = [
+const SCHEMES: [(&str, Transport); 6] = [
     ("iwarp", Transport::Iwarp),
     ("edge", Transport::Edge),
     ("shm", Transport::SharedMemory),
     ("shm+iwarp", Transport::SharedMemoryOrIwarp),
+    ("shm+edge", Transport::SharedMemoryOrEdge),
     ("auto", Transport::Auto),
 ];
 
 /// Where a peer is, what carries the connection, and over which interfaces of this host it goes:
 /// `edge://192.0.2.1:7470?rails=eth0,eth1`.
 ///
-/// Before `://` stands `iwarp`, `edge`, `shm`, `shm+iwarp` or `auto` ([`Transport`]); behind it a name or an address,
-/// those of IPv6 in brackets if a port follows; `rails` is what [`Rails`] reads (`eth0*4`: four flows over it), for
-/// `edge` and `auto`. All but the host may be missing.
+/// Before `://` comes `iwarp`, `edge`, `shm`, `shm+iwarp`, `shm+edge` or `auto` ([`Transport`]); behind it a name or an
+/// address, those of IPv6 in brackets if a port follows; `rails` is what [`Rails`] reads (`eth0*4`: four flows over
+/// it), for `edge`, `shm+edge` and `auto`. All but the host may be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     /// What carries the connection, if the address says.
@@ -80,7 +81,9 @@ impl FromStr for PeerAddress {
             }
             rails = Some(value.parse().map_err(ParseAddressError::Rails)?);
         }
-        if rails.is_some() && !matches!(transport, None | Some(Transport::Edge | Transport::Auto)) {
+        if rails.is_some()
+            && !matches!(transport, None | Some(Transport::Edge | Transport::SharedMemoryOrEdge | Transport::Auto))
+        {
             return Err(ParseAddressError::NoRails(text.to_owned()));
         }
         Ok(Self { transport, host: host.to_owned(), port, rails })

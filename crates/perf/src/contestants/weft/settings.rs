@@ -71,7 +71,8 @@ impl Settings {
 
     /// Whether there is a key that nothing which carries queue pairs asks for.
     pub(crate) fn has_unused_key(&self) -> bool {
-        self.0.key == Switch::On && !matches!(self.0.transport, Transport::Edge | Transport::Auto)
+        self.0.key == Switch::On
+            && !matches!(self.0.transport, Transport::Edge | Transport::ShmOrEdge | Transport::Auto)
     }
 
     /// Whether the NIC works while nobody calls in.
