@@ -10,6 +10,7 @@ use weft_message::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart,
 use weft_rdmap::{Operation, Payload, RemoteTarget};
 
 use super::buffer_pool::BufferPool;
+use super::in_use::InUse;
 use super::peers::Peers;
 use super::request::{
     Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered, Warning,
@@ -102,14 +103,6 @@ impl Outbound {
     }
 }
 
-/// A send that is over, but for its memory, which a connection may still read.
-#[derive(Debug)]
-pub(super) struct InUse {
-    peer: PeerId,
-    event: Event,
-    memory: IoBuffer,
-}
-
 /// What an injected message of this length counts for [`NicHost::injected_bytes`]: those that are kept in the request
 /// itself count nothing.
 pub(super) const fn injected_bytes(length: usize) -> u64 {
@@ -185,8 +178,8 @@ pub(super) struct NicHost {
     buffers: Numbered<(Region, u64)>,
     /// Memory of such buffers that are not used now.
     spare: BufferPool,
-    /// Sends that are over, but for their memory.
-    pub(super) in_use: Vec<InUse>,
+    /// Peers with sends that are over, but for their memory.
+    pub(super) in_use: UniqueQueue<PeerId>,
     /// Peers with work to be posted.
     pub(super) listed: VecDeque<PeerId>,
     pub(super) to_connect: UniqueQueue<PeerId>,
@@ -223,7 +216,7 @@ impl NicHost {
             transfers: Numbered::default(),
             buffers: Numbered::default(),
             spare: BufferPool::default(),
-            in_use: Vec::new(),
+            in_use: UniqueQueue::default(),
             listed: VecDeque::new(),
             to_connect: UniqueQueue::default(),
             to_disconnect: UniqueQueue::default(),
@@ -279,18 +272,29 @@ impl NicHost {
         self.complete(event);
     }
 
-    /// Completes sends whose memory is not used any more. Returns whether there were any.
+    /// Completes sends whose memory is not used any more: of each peer in the order in which they were sent. Returns
+    /// whether there were any.
     pub(super) fn complete_unused(&mut self) -> bool {
         let mut any = false;
-        let mut at = 0;
-        while at < self.in_use.len() {
-            if self.in_use[at].memory.unregister().is_err() {
-                at += 1;
-                continue;
+        for _ in 0..self.in_use.len() {
+            let Some(peer) = self.in_use.pop() else { break };
+            any |= self.complete_unused_of(peer);
+        }
+        any
+    }
+
+    fn complete_unused_of(&mut self, peer: PeerId) -> bool {
+        let mut any = false;
+        while let Some(known) = self.peers.get_mut(peer)
+            && let Some(mut first) = known.in_use.pop_front()
+        {
+            if first.memory.unregister().is_err() {
+                known.in_use.push_front(first);
+                self.in_use.push(peer);
+                break;
             }
-            let InUse { peer, mut event, memory } = self.in_use.remove(at);
-            event.buffer = memory.into_buffer();
-            self.finish(peer, event);
+            first.event.buffer = first.memory.into_buffer();
+            self.finish(peer, first.event);
             any = true;
         }
         any
@@ -512,9 +516,12 @@ impl Host for NicHost {
             buffer: None,
         };
         if let Outgoing::Lent(mut memory) = send.memory {
-            if memory.unregister().is_err() {
+            if memory.unregister().is_err()
+                && let Some(known) = self.peers.get_mut(peer)
+            {
                 // The peer has it, but its acknowledgement has not come: a lower layer may send it again.
-                return self.in_use.push(InUse { peer, event, memory });
+                known.in_use.push_back(InUse { event, memory });
+                return self.in_use.push(peer);
             }
             event.buffer = memory.into_buffer();
         }

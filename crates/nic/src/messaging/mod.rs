@@ -10,6 +10,7 @@ mod connect;
 mod core;
 mod ending;
 mod host;
+mod in_use;
 mod inbox;
 mod late;
 mod leaving;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use arrayvec::ArrayVec;
 use weft_base::{HostId, PeerId, Time};
 
+use super::in_use::InUse;
 use super::request::{Address, Attempt, EndpointError, EndpointFailure};
 use super::transfer::Work;
 use crate::ids::LinkKey;
@@ -53,6 +54,8 @@ pub(super) struct Peer {
     pub(super) work: VecDeque<Work>,
     /// The peer is in the list of those with such work.
     pub(super) is_listed: bool,
+    /// Sends to it that are over, but for their memory.
+    pub(super) in_use: VecDeque<InUse>,
     /// Requests of the application under way with it.
     pub(super) under_way: usize,
     /// Atomics of these that are calls.
@@ -91,6 +94,7 @@ impl Peer {
             is_lateness_told: false,
             work: VecDeque::new(),
             is_listed: false,
+            in_use: VecDeque::new(),
             under_way: 0,
             calls: 0,
             failure: None,
