@@ -86,9 +86,10 @@ counters! {
     /// Connections over iWARP because Edge did not answer, or not in time, or the peer declined shared memory.
     fallbacks,
     /// Calls of endpoints that leave the choice to Weft ([`Transport::Auto`](crate::Transport::Auto)), to hosts that
-    /// two links or more join with this one: by Edge, if shared memory is not possible.
+    /// share two or more links with this one: by Edge, if shared memory is not possible.
     calls_over_several_links,
-    /// Such calls to hosts that one link joins with this one, or a router: by iWARP, if shared memory is not possible.
+    /// Such calls to hosts that share one link with this one, or that are behind a router: by iWARP, if shared memory
+    /// is not possible.
     calls_over_one_link,
     /// Edge: datagrams that are held to be lost.
     lost_datagrams,

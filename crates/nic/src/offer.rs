@@ -31,7 +31,7 @@ pub enum Transport {
     /// answer within 250 ms; the first that stands is kept. Where shared memory is declined, iWARP follows. To listen:
     /// all of them, at the same port number.
     SharedMemoryOrEdge,
-    /// For endpoints: [`Self::SharedMemoryOrEdge`] to a host that two or more links join with this one, and otherwise
+    /// For endpoints: [`Self::SharedMemoryOrEdge`] to a host that shares two or more links with this one, and otherwise
     /// [`Self::SharedMemoryOrIwarp`]; a host without two links listens as the latter. For queue pairs, which know one
     /// address of a peer: as [`Self::SharedMemoryOrEdge`].
     Auto,

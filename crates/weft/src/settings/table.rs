@@ -91,8 +91,8 @@ pub static VARIABLES: [Variable; 24] = [
         possible: "auto, iwarp, edge, shm, shm+iwarp or shm+edge",
         help: "The transport of connections: iwarp: over TCP; edge: over UDP; shm: through memory that processes of \
                one host share; shm+iwarp: shm where possible, else iwarp; shm+edge: shm where possible, else edge, \
-               and iwarp too if there is no answer within 250 ms; auto: shm+edge to hosts that two links or more join \
-               with this one, else shm+iwarp. All processes of a job must have the same",
+               and iwarp too if there is no answer within 250 ms; auto: shm+edge to hosts that share two or more \
+               links with this one, else shm+iwarp. All processes of a job must have the same",
         set: |parameters, text| {
             parameters.endpoint.transport = Transport::of_name(text)?;
             Some(())
