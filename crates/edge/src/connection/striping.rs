@@ -20,8 +20,10 @@ pub(super) struct Turn {
     pub(super) rail: usize,
     /// It may hold segments. If not, this rail has other frames to send.
     pub(super) segments: bool,
-    /// Rails that are not suspect. Acknowledgements of the others are sent on one of these.
+    /// Rails that are not suspect.
     pub(super) trusted: RailSet,
+    /// Rails that carry the acknowledgements of their own packets. Those of the others are sent on a trusted one.
+    pub(super) own_acks: RailSet,
 }
 
 /// Consecutive datagrams on one rail.
@@ -42,7 +44,7 @@ impl Turn {
     /// Whether the packet may acknowledge packets of rail `index`: on the rail itself, so that round trips are those of
     /// one rail, unless that rail is suspect.
     pub(super) fn acknowledges(&self, index: usize) -> bool {
-        if has(self.trusted, index) { index == self.rail } else { has(self.trusted, self.rail) }
+        if has(self.own_acks, index) { index == self.rail } else { has(self.trusted, self.rail) }
     }
 }
 
@@ -53,25 +55,33 @@ pub(crate) const fn has(set: RailSet, index: usize) -> bool {
 impl Connection {
     /// Live rails that answer. If none does: those that were the last to answer, or all live ones.
     pub(crate) fn trusted(&self) -> RailSet {
-        let set = |may: fn(&Rail) -> bool| {
-            self.rails.iter().enumerate().fold(0, |set, (index, rail)| set | RailSet::from(may(rail)) << index)
-        };
         // What is sent on a rail that has failed is retransmitted only with its next probe.
         let sets: [fn(&Rail) -> bool; 3] = [Rail::answers, |rail| rail.is_live() && !rail.has_failed(), Rail::is_live];
-        sets.into_iter().map(set).find(|set| *set != 0).unwrap_or(0)
+        sets.into_iter().map(|may| self.rails_that(may)).find(|set| *set != 0).unwrap_or(0)
+    }
+
+    /// Rails that carry the acknowledgements of their own packets: those that answer. If none does, all live ones: a
+    /// packet that has come over a rail shows more than that the rail failed before the others.
+    fn own_acks(&self) -> RailSet {
+        let answering = self.rails_that(Rail::answers);
+        if answering == 0 { self.rails_that(Rail::is_live) } else { answering }
+    }
+
+    fn rails_that(&self, may: fn(&Rail) -> bool) -> RailSet {
+        self.rails.iter().enumerate().fold(0, |set, (index, rail)| set | RailSet::from(may(rail)) << index)
     }
 
     /// The next datagram. `burst`: the rail that consecutive datagrams are sent on.
     pub(super) fn turn(&mut self, burst: &mut Option<Burst>, now: Time) -> Turn {
         if self.rails.len() == 1 {
-            return Turn { rail: 0, segments: self.may_send_segments(0, now), trusted: 1 };
+            return Turn { rail: 0, segments: self.may_send_segments(0, now), trusted: 1, own_acks: 1 };
         }
-        let trusted = self.trusted();
+        let (trusted, own_acks) = (self.trusted(), self.own_acks());
         if let Some(Burst { rail, until }) = *burst {
-            let speaks = |index| index != rail && self.speaks(index, trusted, now);
+            let speaks = |index| index != rail && self.speaks(index, own_acks, now);
             let goes_on = has(trusted, rail) && self.rails[rail].arrival() <= until;
             if goes_on && !(0..self.rails.len()).any(speaks) && self.may_send_segments(rail, now) {
-                return Turn { rail, segments: true, trusted };
+                return Turn { rail, segments: true, trusted, own_acks };
             }
         }
         *burst = None;
@@ -81,11 +91,11 @@ impl Connection {
             open |= RailSet::from(self.may_send_segments(index, now)) << index;
         }
         let best = self.soonest(open);
-        let speaks = (0..self.rails.len()).find(|index| Some(*index) != best && self.speaks(*index, trusted, now));
+        let speaks = (0..self.rails.len()).find(|index| Some(*index) != best && self.speaks(*index, own_acks, now));
         let rail = speaks.or(best).or_else(|| self.soonest(trusted)).unwrap_or(0);
         let segments = Some(rail) == best;
         *burst = segments.then(|| self.burst_on(rail, open));
-        Turn { rail, segments, trusted }
+        Turn { rail, segments, trusted, own_acks }
     }
 
     /// Keeps sending on one of the open rails while datagrams arrive not much later than over the next best: datagrams
@@ -100,9 +110,9 @@ impl Connection {
     }
 
     /// Whether this rail has frames to send that no other can.
-    fn speaks(&self, index: usize, trusted: RailSet, now: Time) -> bool {
+    fn speaks(&self, index: usize, own_acks: RailSet, now: Time) -> bool {
         let rail = &self.rails[index];
-        let acknowledges = has(trusted, index) && self.is_ack_due(index, now);
+        let acknowledges = has(own_acks, index) && self.is_ack_due(index, now);
         rail.is_live() && (rail.probes > 0 || acknowledges)
     }
 

@@ -227,6 +227,30 @@ fn a_cut_rail_is_soon_demoted_and_rejoined() {
     }
 }
 
+/// One of two rails fails, and while it is silent the other one does, for good. When the first is mended, each side
+/// gets packets of the other only over the rail that it trusts less.
+#[test]
+fn a_rail_that_failed_first_carries_everything_when_the_last_one_has_failed() {
+    let mut world = joined(&[Link::new(100, 200); 2], &settings(), [3000, 3000], 1);
+    until_live(&mut world);
+    world.links[0].cut = [true, true];
+    world.run_for(Duration::from_millis(200));
+    for side in &world.sides {
+        assert_eq!(states(&side.connection), [RailState::Silent, RailState::Live]);
+    }
+    world.links[1].cut = [true, true];
+    world.run_for(Duration::from_secs(3));
+    for side in &world.sides {
+        assert_eq!(states(&side.connection), [RailState::Silent; 2]);
+    }
+    world.links[0].cut = [false, false];
+    world.run_for(Duration::from_secs(3));
+    for side in &world.sides {
+        assert_eq!(states(&side.connection), [RailState::Live, RailState::Silent]);
+    }
+    world.finish();
+}
+
 /// A suspended host has made round trips long on all rails. A rail that is cut right after has no other samples; the
 /// new short ones of the other rails suffice.
 #[test]

@@ -151,20 +151,24 @@ fn everything_happens_over_several_flows() {
 }
 
 /// Rails that other engines serve, whose threads are kept from running for some time now and then, or for good.
+fn served(seed: u64) -> Scenario {
+    let mut scenario = varied(seed);
+    scenario.options.networks = networks(seed);
+    let engines = 2 + (seed % 2) as usize;
+    let (progress, rails) = (Progress::Thread, Rails::All { flows: 1 + (seed % 4) as u8 });
+    let settings = &mut scenario.options.settings;
+    *settings = Settings { progress, rails, engines, rail_engines: engines, ..settings.clone() };
+    let end_at = (seed % 4 == 3).then(|| Time::from_nanos(50_000_000));
+    scenario.helpers = HelperThreads { end_at, ..helpers(seed) };
+    scenario
+}
+
 #[test]
 fn everything_happens_over_rails_that_other_engines_serve() {
     let (mut receives, mut sends, mut left) = (0, 0, 0);
     for seed in seeds(60) {
-        let mut scenario = varied(seed);
-        scenario.options.networks = networks(seed);
-        let engines = 2 + (seed % 2) as usize;
-        let (progress, rails) = (Progress::Thread, Rails::All { flows: 1 + (seed % 4) as u8 });
-        let settings = &mut scenario.options.settings;
-        *settings = Settings { progress, rails, engines, rail_engines: engines, ..settings.clone() };
-        let end_at = (seed % 4 == 3).then(|| Time::from_nanos(50_000_000));
-        scenario.helpers = HelperThreads { end_at, ..helpers(seed) };
         for packets in [PacketBehaviour::default(), PacketBehaviour::of_seed(seed)] {
-            let report = Scenario { packets, ..scenario.clone() }.run_over::<Edge>().unwrap();
+            let report = Scenario { packets, ..served(seed) }.run_over::<Edge>().unwrap();
             (receives, sends) = (receives + report.served.0, sends + report.served.1);
             left += report.rails.1;
         }
@@ -223,12 +227,15 @@ fn every_request_of_endpoints_ends_once_when_endpoints_and_rails_of_other_engine
     }
 }
 
-/// A hello that is looked at long after its caller has given up, a confirmation that a burst of losses takes, and a
-/// call of who was at an address before, which comes late.
+/// A hello that is looked at long after its caller has given up, a confirmation that a burst of losses takes, a call of
+/// who was at an address before, which comes late, and rails that were cut before the engines of the others ended.
 #[test]
 fn seeds_that_have_found_something() {
     MessageScenario::new(4322).run_over::<Edge>().unwrap();
     Scenario { packets: PacketBehaviour::of_seed(1611), ..varied(1611) }.run_over::<Edge>().unwrap();
+    for packets in [PacketBehaviour::default(), PacketBehaviour::of_seed(511)] {
+        Scenario { packets, ..served(511) }.run_over::<Edge>().unwrap();
+    }
     for seed in [2562, 15281] {
         let packets = Some(PacketBehaviour::of_seed(seed));
         MessageScenario { faults: true, packets, ..MessageScenario::new(seed) }.run_over::<Edge>().unwrap();
