@@ -36,7 +36,7 @@ pub(crate) struct AckRequest {
 }
 
 /// The received packets of a rail.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Received {
     /// Lowest first.
     ranges: ArrayVec<Range, { MAX_RANGES + 1 }>,

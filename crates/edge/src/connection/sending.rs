@@ -172,6 +172,9 @@ impl Connection {
                 self.acknowledge(rail, &mut draft, now);
             }
         }
+        if !is_alone && self.rails[index].probes > 0 && !self.rails.iter().any(Rail::answers) {
+            self.acknowledge_others(index, &mut draft, size, now);
+        }
         if turn.segments {
             self.segments(source, &mut draft, size);
             self.close_if_done(&mut draft);
@@ -278,6 +281,19 @@ impl Connection {
         let mut packed = Packed::new();
         if let Some(ack) = rail.received.acknowledge(rail.id, credit, now, &mut packed) {
             draft.frame(&Frame::Ack(Ack { overflows, ..ack }));
+        }
+    }
+
+    /// No rail answers, so packets may pass to the peer over another rail than from it: a probe repeats the
+    /// acknowledgements of the other rails. Those that are due leave as if it had not.
+    fn acknowledge_others(&mut self, index: usize, draft: &mut Draft<'_>, size: usize, now: Time) {
+        for other in (0..self.rails.len()).filter(|other| *other != index) {
+            if draft.length() + MOST_ACK > size {
+                return;
+            }
+            let before = self.rails[other].received.clone();
+            self.acknowledge(other, draft, now);
+            self.rails[other].received = before;
         }
     }
 

@@ -251,6 +251,18 @@ fn a_rail_that_failed_first_carries_everything_when_the_last_one_has_failed() {
     world.finish();
 }
 
+/// Two rails fail at the same time, one in each direction: packets pass over one, their acknowledgements over the other.
+#[test]
+fn rails_that_pass_in_unlike_directions_carry_everything_together() {
+    for seed in 1..5 {
+        let mut world = joined(&[Link::new(100, 200); 2], &settings(), [300, 300], seed);
+        until_live(&mut world);
+        world.links[0].cut = [true, false];
+        world.links[1].cut = [false, true];
+        world.finish();
+    }
+}
+
 /// A suspended host has made round trips long on all rails. A rail that is cut right after has no other samples; the
 /// new short ones of the other rails suffice.
 #[test]
