@@ -201,11 +201,19 @@ impl SendQueue {
         }
     }
 
-    /// The peer's answer to a request was delivered.
+    /// The peer's answer to a request was delivered. A peer begins with a request when all before it is in place (RFC
+    /// 5040 section 5.5, rule 12): so the answer acknowledges that.
     pub(crate) fn on_answered(&mut self, sequence: u64, status: Status) {
-        if let Some(entry) = self.get_mut(sequence) {
+        let Some(position) = self.position(sequence) else { return };
+        if let Some(entry) = self.ring.get_mut(position) {
             entry.answered = true;
             entry.status = status;
+        }
+        if self.acknowledged < position {
+            for entry in self.ring.range_mut(self.acknowledged..position) {
+                entry.answered |= !entry.request.operation.is_answered();
+            }
+            self.acknowledged = position;
         }
     }
 

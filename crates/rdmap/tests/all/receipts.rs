@@ -4,8 +4,8 @@
 use crate::pair::{Pair, Rights, Side, config, gather, inline, send, target};
 use weft_base::{MessageNumber, Random, Stag};
 use weft_rdmap::{
-    Action, Closed, Operation, ReadyKind, RequestFlags, Role, SendRequest, State, Status, StreamConfig, StreamError,
-    Violation,
+    Action, AtomicCode, Closed, Operation, ReadyKind, RequestFlags, Role, SendRequest, State, Status, StreamConfig,
+    StreamError, Violation,
 };
 use weft_wire::ddp::{Header, Target, UNTAGGED_LENGTH};
 use weft_wire::rdmap::{ASKS_RECEIPT, Control, Opcode, Receipt, queue};
@@ -184,6 +184,35 @@ fn what_no_program_waits_for_is_acknowledged_when_the_queue_is_half_full_and_at_
     pair.a.stream.close();
     assert_eq!(run(&mut pair), [Opcode::Receipt]);
     assert_eq!((pair.a.stream.take_silent(), &pair.a.actions[..]), (1, &[Action::CloseSend][..]));
+}
+
+/// No receipt is asked for what has no completion of its own, and an answer is none.
+#[test]
+fn an_answer_acknowledges_what_was_sent_before_its_request() {
+    let mut pair = pair();
+    let (memory, sink) = (pair.area(64, Rights::All), pair.area(64, Rights::Local));
+    let source = target(memory.stag, memory.base);
+    let read = Operation::Read { sink: sink.whole().into(), source };
+    let atomic = Operation::Atomic {
+        code: AtomicCode::FetchAdd,
+        data: 1,
+        mask: 0,
+        compare: 0,
+        compare_mask: 0,
+        sink: sink.slice(0, 8),
+        target: source,
+    };
+    for (id, answered) in [(1, read), (4, atomic)] {
+        let operation = write(&memory, b"unasked!");
+        let request = SendRequest { id, operation, signaled: false, fence: false, flags: RequestFlags::NONE };
+        pair.a.try_post(request).unwrap();
+        pair.a.post(id + 1, answered);
+        pair.a.try_post(SendRequest { id: id + 2, ..request }).unwrap();
+        run(&mut pair);
+    }
+    assert_eq!(pair.a.sent_ids(), [(2, Status::Success), (5, Status::Success)]);
+    assert_eq!(pair.a.stream.take_silent(), 3, "the last one is behind the answer");
+    assert_eq!(&sink.bytes()[..8], b"unasked!");
 }
 
 /// A peer that closes has told before what it has in place.
