@@ -75,6 +75,13 @@ fn everything_happens_as_well_when_segments_are_placed_as_they_come() {
 }
 
 #[test]
+fn everything_happens_with_receipts_where_segments_are_placed_as_they_come() {
+    for seed in seeds(40).map(|seed| 7000 + seed) {
+        with_receipts(out_of_order(seed)).run().unwrap();
+    }
+}
+
+#[test]
 fn every_request_ends_exactly_once_when_a_stream_out_of_order_is_damaged_or_breaks() {
     for seed in seeds(40).map(|seed| 6000 + seed) {
         damaged(seed).run().unwrap();

@@ -337,9 +337,8 @@ const fn wants_early(offer: &Offer) -> bool {
 /// What MPA makes of an offer.
 fn mpa_offer(offer: &Offer, shows_segments: bool) -> weft_mpa::Offer {
     let is_early = shows_segments && wants_early(offer);
-    // FPDUs that are placed as they come fit a segment, and have no receipts yet.
+    // FPDUs that are placed as they come fit a segment.
     let large_fpdus = offer.mpa.extensions.large_fpdus && !is_early;
-    let receipts = offer.mpa.extensions.receipts && !is_early;
     weft_mpa::Offer {
         receive_markers: offer.mpa.markers.or(is_early.then_some(MarkerSpacing::Standard)),
         crc: offer.mpa.crc,
@@ -348,7 +347,7 @@ fn mpa_offer(offer: &Offer, shows_segments: bool) -> weft_mpa::Offer {
         ord: offer.ord,
         negotiate_depths: offer.mpa.negotiate_depths,
         ready_to_receive: offer.mpa.ready_to_receive,
-        extensions: Extensions { large_fpdus, receipts, ..offer.mpa.extensions },
+        extensions: Extensions { large_fpdus, ..offer.mpa.extensions },
         max_private_data: offer.mpa.max_private_data,
     }
 }
