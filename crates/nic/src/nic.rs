@@ -469,7 +469,13 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         let is_full = waiting >= DOORBELL_BATCH || self.settings().split != Split::Host;
         match (first, queue_pair.connection()) {
             (_, Some(place)) if is_full => self.worker(place).start_on(place.key, self.runs(place.worker)),
-            (Some(place), _) => self.worker(place).doorbell.ring(place.key),
+            (Some(place), _) => {
+                let worker = self.worker(place);
+                worker.doorbell.ring(place.key);
+                if !queue_pair.brings_a_turn() {
+                    worker.start_on(place.key, self.runs(place.worker));
+                }
+            }
             _ => {}
         }
         Ok(())

@@ -89,7 +89,7 @@ pub struct QueuePair {
     has_posted: AtomicBool,
     state: AtomicU8,
     /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads. Bit 2: fences are kept. Bit 3: accepted. Bit 4: its
-    /// connection stands, or has stood.
+    /// connection stands, or has stood. Bit 5: receipts were agreed.
     agreed: AtomicU8,
     /// What its peer may do to regions, beside what their own rights allow.
     peer_rights: AtomicU8,
@@ -110,6 +110,7 @@ const AGREED_FENCES: u8 = 4;
 const ACCEPTED: u8 = 8;
 /// Its connection has come about.
 const ESTABLISHED: u8 = 16;
+const AGREED_RECEIPTS: u8 = 32;
 
 impl QueuePair {
     pub(crate) fn new(number: QueuePairNumber, attributes: &QueuePairAttributes, event_count: Arc<EventCount>) -> Self {
@@ -492,6 +493,9 @@ impl QueuePair {
         }
         if info.fences {
             agreed |= AGREED_FENCES;
+        }
+        if info.mpa().is_some_and(|mpa| mpa.extensions.receipts) {
+            agreed |= AGREED_RECEIPTS;
         }
         self.agreed.store(agreed, Ordering::Release);
         self.life.lock().info = Some(Arc::new(info));

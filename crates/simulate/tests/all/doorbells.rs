@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use weft_base::{Edge, Gather, Slice};
+use weft_base::{Edge, Gather, Iwarp, Slice};
 use weft_memory::Access;
 use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest};
 use weft_simulate::{Behaviour, Pair, PairOptions, World};
@@ -49,4 +49,42 @@ fn short_requests_wait_for_each_other_while_others_are_under_way() {
     // Eight alone, and three batches of sixteen; the last four wait for the turn.
     assert!((11..=14).contains(&at_once), "{at_once} packets of eight requests and three batches");
     assert!(together * 2 < alone, "{together} packets with batches, {alone} without");
+}
+
+/// No receipt is asked for requests that are not signaled, so they are under way until more is posted, and bring no
+/// turn: one that is posted behind them goes out at once. Behind a signaled one it waits.
+#[test]
+fn what_ends_only_when_more_is_posted_keeps_no_request_waiting() {
+    let world = World::new(4, Behaviour::default());
+    let mut options = PairOptions { depth: 64, ..PairOptions::default() };
+    for offer in [&mut options.active, &mut options.passive] {
+        offer.mpa.extensions.receipts = true;
+    }
+    let pair = Pair::<Iwarp>::unconnected(&world, &options);
+    assert!(pair.connect(&options), "{:?}", pair.active.queue_pair.error());
+    let queue_pair = &pair.active.queue_pair;
+    queue_pair.batch_doorbells(8);
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let window = pair.passive.nic.registry().register(pair.passive.domain, vec![0; 8], access, 0).unwrap();
+    let source = pair.active.nic.registry().register(pair.active.domain, vec![7; 8], Access::LOCAL_READ, 0).unwrap();
+    let post = |id, signaled| {
+        let payload = Payload::Gather(Gather::from(Slice { region: source.id(), offset: 0, length: 8 }));
+        let operation =
+            Operation::Write { payload, target: RemoteTarget { stag: window.stag(), offset: window.base() } };
+        let request = SendRequest { id, operation, signaled, fence: false, flags: RequestFlags::NONE };
+        let before = pair.active.nic.counters().sent_wire_bytes;
+        pair.active.nic.post_one(queue_pair, &request).unwrap();
+        pair.active.nic.counters().sent_wire_bytes > before
+    };
+    (0..8).for_each(|id| assert!(post(id, false)));
+    pair.run(Duration::from_secs(1), || false);
+    assert_eq!(queue_pair.sends_under_way(), 8, "no thread has asked what has become of them");
+    assert!(post(8, true), "nothing else would bring a turn");
+    assert!(!post(9, true), "the one before it does");
+    let mut completions = Vec::new();
+    let is_done = pair.run(Duration::from_secs(1), || {
+        pair.active.take_sends(&mut completions);
+        completions.len() == 2
+    });
+    assert!(is_done && queue_pair.sends_under_way() == 0, "{completions:?}");
 }

@@ -1,11 +1,11 @@
 //! Batches of doorbells: short requests that are posted while others are under way wait for each other.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use weft_memory::Registry;
 use weft_rdmap::SendRequest;
 
-use super::QueuePair;
+use super::{AGREED_RECEIPTS, QueuePair};
 use crate::error::PostError;
 use crate::ids::ConnectionHandle;
 
@@ -40,5 +40,19 @@ impl QueuePair {
         submission.requests.push_back(*request);
         let waiting = submission.requests.len();
         Ok((self.note_posted(&mut submission), waiting))
+    }
+
+    /// Whether something that the engine has taken of this queue pair ends without more being posted: so the engine has
+    /// a turn, in which it finds what waits. To be asked when the doorbell has been rung: what has ended before may
+    /// have been the last, and the engine sleep. Where receipts were agreed, no receipt is asked for requests that are
+    /// not signaled until half of the queue is taken.
+    pub(crate) fn brings_a_turn(&self) -> bool {
+        fence(Ordering::SeqCst);
+        let submission = self.submission.lock();
+        let waiting = &submission.requests;
+        if self.agreed.load(Ordering::Acquire) & AGREED_RECEIPTS == 0 {
+            return self.sends_under_way.load(Ordering::Acquire) > waiting.len();
+        }
+        self.places.load(Ordering::Acquire) > waiting.iter().filter(|request| request.signaled).count()
     }
 }
