@@ -15,21 +15,28 @@ const MADE_UP_BYTES: u64 = INITIAL_WINDOW;
 /// What may leave at once on a quiet path: the initial window (RFC 9002 section 7.7), in bytes (section 7.2), or the
 /// whole window if that is less.
 const INITIAL_WINDOW: u64 = 14_720;
+/// The most that one system call sends (`UDP_SEGMENT`), and one segment of the kernel's that passes a host whole.
+const LARGEST_CALL: u64 = 64 << 10;
+/// A burst that is a smaller part of that is a packet or two: to wait for all of it saves nothing.
+const LEAST_PART: u32 = 16;
 
 /// Lets packets go at an even rate, some of them together. It is the time at which all that has left would have left,
 /// had it gone evenly; so it costs nothing while nothing is sent.
 ///
-/// Once it has stopped somebody it goes on stopping until half a burst is saved up: a timer, a system call and a
-/// wake-up of the peer for each packet would cost more than the packet. The rate stays what it is, and so does the
-/// longest burst (RFC 9002 section 7.7; the kernel's fq has a quantum for the same reason).
+/// Once it has stopped somebody it goes on stopping until half a burst is saved up, or all of it if one system call
+/// sends that: a timer, a system call and a wake-up of the peer for each packet would cost more than the packet. The
+/// rate stays what it is, and so does the longest burst (RFC 9002 section 7.7). Linux sizes the segments of TCP by the
+/// rate for the same reason (`tcp_tso_autosize`: what leaves in 1 ms, 64 KiB at most).
 ///
 /// A timer that is late must not cost rate: on a busy host that would be the limit, and not the window. So who comes
 /// later than he was told to makes up for it, within bounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
     due: Time,
-    /// It has stopped somebody, and no half burst has been saved up since.
+    /// It has stopped somebody, and not enough has been saved up since.
     rests: bool,
+    /// How long [`LARGEST_CALL`] takes at the rate of what has left last.
+    call: Duration,
     /// When the sender may go on, if the pacer is all that holds it back.
     stopped_until: Option<Time>,
     /// When it let somebody go last whom it had stopped, and how late he came.
@@ -44,9 +51,15 @@ impl Pacer {
     /// The time from which on something may leave, if what `burst` makes up for may leave together.
     #[must_use]
     pub fn free_at(&self, burst: Duration) -> Time {
-        let burst = u64::try_from(burst.as_nanos()).unwrap_or(u64::MAX);
-        let saved = if self.rests { burst / 2 } else { burst };
-        Time::from_nanos(self.due.as_nanos().saturating_sub(saved))
+        let ahead = if self.rests { burst - self.saves(burst) } else { burst };
+        let ahead = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
+        Time::from_nanos(self.due.as_nanos().saturating_sub(ahead))
+    }
+
+    /// How much of a burst is saved up before somebody goes on that was stopped.
+    fn saves(&self, burst: Duration) -> Duration {
+        let is_small = burst.saturating_mul(LEAST_PART) < self.call;
+        if is_small { burst / 2 } else { self.call.clamp(burst / 2, burst) }
     }
 
     /// Somebody wants to send now: until when that is to wait, if at all.
@@ -84,6 +97,7 @@ impl Pacer {
     pub fn on_sent_row(&mut self, count: u32, bytes: u64, window: u64, round_trip: Duration, now: Time) {
         let (due, takes) = self.next(bytes, window, round_trip, now);
         self.due = due + takes.saturating_mul(count);
+        self.call = time_of(LARGEST_CALL, window, round_trip);
     }
 
     /// The number of packets of `bytes` bytes that may leave now, one behind the other, if the pacer stops none: at
@@ -178,23 +192,38 @@ mod tests {
         assert!((62..=70).contains(&left), "{left} packets in ten round trips of a window of five, a quarter more");
     }
 
-    #[test]
-    fn who_was_stopped_goes_on_with_half_a_burst() {
-        let (mut pacer, burst) = (Pacer::default(), Duration::from_millis(2));
-        let mut left = vec![];
-        // A packet takes 0.1 ms, and somebody wants to send all the time.
+    /// When packets of 1000 bytes leave, in microseconds, and how many at first, if somebody wants to send all the time,
+    /// at 5/4 of a window of 8/10 of `per_ms` packets in a millisecond.
+    fn bursts(per_ms: u64, burst: Duration) -> (usize, Vec<u64>) {
+        let (mut pacer, mut left) = (Pacer::default(), vec![]);
         for micros in (0..10_000).step_by(10) {
             let now = Time::from_nanos(1_000_000_000 + micros * 1000);
             while pacer.stops_until(burst, now).is_none() {
-                pacer.on_sent(1000, 8000, Duration::from_millis(1), now);
+                pacer.on_sent(1000, per_ms * 800, Duration::from_millis(1), now);
                 left.push(micros);
             }
         }
-        assert_eq!(left.iter().filter(|at| **at == 0).count(), 21, "a burst, and what would have left just now");
+        let first = left.iter().filter(|at| **at == 0).count();
         left.dedup();
-        // The one that goes beyond the burst is waited for as well.
-        assert_eq!(left[..4], [0, 1100, 2200, 3300]);
-        assert_eq!(pacer.free_at(burst) + burst / 2, pacer.due);
+        (first, left)
+    }
+
+    #[test]
+    fn who_was_stopped_goes_on_with_a_burst_or_a_call() {
+        let burst = Duration::from_millis(2);
+        // A packet takes 0.1 ms: a burst, and what would have left just now. The one that goes beyond the burst is
+        // waited for as well.
+        let (first, left) = bursts(10, burst);
+        assert_eq!((first, &left[..4]), (21, &[0, 2100, 4200, 6300][..]));
+        // It takes 0.5 ms: half a burst, for a whole one has four packets.
+        let (first, left) = bursts(2, burst);
+        assert_eq!((first, &left[..4]), (5, &[0, 1500, 3000, 4500][..]));
+        // It takes 25 us: 64 KiB take 1.64 ms.
+        let (first, left) = bursts(40, burst);
+        assert_eq!((first, &left[..4]), (81, &[0, 1670, 3320, 4970][..]));
+        // It takes 5 us: 64 KiB are less than half a burst.
+        let (first, left) = bursts(200, burst);
+        assert_eq!((first, &left[..4]), (401, &[0, 1010, 2020, 3030][..]));
     }
 
     #[test]
@@ -213,8 +242,8 @@ mod tests {
             }
             count
         };
-        assert_eq!(pacer.free_at(burst), Time::from_nanos(101_100_000));
-        assert_eq!(count(&mut pacer, at(103)), 30, "all that should have left until then, and half a burst");
+        assert_eq!(pacer.free_at(burst), Time::from_nanos(102_100_000));
+        assert_eq!(count(&mut pacer, at(103)), 30, "all that should have left until then, and a burst");
         assert_eq!(count(&mut pacer, at(110)), 41, "a burst, and no more than 2 ms");
     }
 

@@ -40,7 +40,8 @@ pub struct Settings {
     pub max_probe_interval: Duration,
     /// The round trip that is assumed before one was measured (RFC 9002 section 6.2.2: 333 ms).
     pub initial_round_trip: Duration,
-    /// A burst is at most what the rail carries in this time, and half of that while more waits to be sent.
+    /// A burst is at most what the rail carries in this time. While more waits to be sent, it is as much as one system
+    /// call sends (64 KiB), half of the most at least.
     pub batch_time: Duration,
     /// How long a closed connection answers a peer that has not received its last packet.
     pub linger: Duration,
