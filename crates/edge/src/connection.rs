@@ -7,6 +7,7 @@ mod receiving_runs;
 mod sending;
 mod sending_runs;
 pub(crate) mod striping;
+mod unread;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -19,6 +20,7 @@ use weft_wire::edge::frame::NotReady;
 use weft_wire::edge::packet::Packet as Bytes;
 use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, RESET_TOKEN_LENGTH};
 
+use crate::bulk::Bulk;
 use crate::counters::Counters;
 use crate::outgoing::Outgoing;
 use crate::pairing::Pairing;
@@ -188,8 +190,9 @@ pub struct Connection {
     pub(crate) counters: Counters,
     /// Packets that were just settled: kept, so that nothing is allocated once it has grown.
     pub(crate) scratch: Vec<Packet>,
-    /// When a segment was last sent.
-    pub(crate) segments_at: Time,
+    /// Segments that were sent, and segments that were received.
+    pub(crate) given: Bulk,
+    pub(crate) taken: Bulk,
 }
 
 /// State of a local address's socket.
@@ -251,7 +254,8 @@ impl Connection {
             events: VecDeque::new(),
             counters: Counters::default(),
             scratch: Vec::new(),
-            segments_at: now,
+            given: Bulk::new(now),
+            taken: Bulk::new(now),
         }
     }
 
@@ -354,7 +358,7 @@ impl Connection {
     /// Releases memory if no segment was sent for a while. Called at keep-alive time, so that it needs no timer of its
     /// own.
     pub(crate) fn release_memory(&mut self, now: Time) {
-        if now.since(self.segments_at) >= RELEASE_AFTER {
+        if now.since(self.given.last) >= RELEASE_AFTER {
             self.shrink();
         }
     }

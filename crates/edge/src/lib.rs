@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod bulk;
 mod congestion;
 mod connection;
 mod counters;

@@ -34,6 +34,7 @@ mod shown;
 pub(crate) mod stream_table;
 pub(crate) mod streams;
 mod timers;
+mod unread;
 mod watching;
 
 use core::time::Duration;
@@ -311,7 +312,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         let is_watched = self.polled.is_empty() && !self.datagrams.any_polled() && !self.serving.any_polled();
         let low_water = if is_watched { low_water } else { Some(LONGEST_LOW_WATER) };
         let shows = self.showing.at().map(|at| at.since(self.now));
-        [deadline, low_water, shows].into_iter().flatten().min()
+        [deadline, low_water, shows, self.until_read()].into_iter().flatten().min()
     }
 
     /// One turn of the loop. Returns whether anything was done.

@@ -62,6 +62,7 @@ impl Connection {
             let every = self.ack_every(index, datagram.len());
             let rail = &mut self.rails[index];
             rail.received.request(number, AckRequest { at_once, every, delay }, now);
+            self.taken.on_segments(packet.header.ack_now, now);
         }
     }
 

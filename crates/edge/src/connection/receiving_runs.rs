@@ -67,6 +67,7 @@ impl Connection {
         if verdict != Verdict::Fatal {
             rail.received.take_all(&numbers, meta.ecn, meta.now);
             rail.received.request_for(&numbers, AckRequest { at_once, every, delay }, meta.now);
+            self.taken.on_segments(header.ack_now, meta.now);
             let end = position + run.payload_length() as u64 + u64::from(run.is_last());
             self.peer_position = self.peer_position.max(end);
         }

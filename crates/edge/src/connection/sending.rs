@@ -473,7 +473,7 @@ impl Connection {
         builder.finish();
         let marked = eliciting && rail.ecn.marks(now);
         if contents.count > 0 {
-            self.segments_at = now;
+            self.given.on_segments(false, now);
             rail.received.answer();
         }
         let stamp = if eliciting { rail.window.on_sent(rail.sent.in_flight(), now) } else { Stamp::default() };

@@ -220,7 +220,7 @@ impl Connection {
         self.counters.segments_sent += u64::from(count);
         let repeated = self.outgoing.on_sent_run(parts.serial, parts.first, count);
         self.counters.segments_repeated += u64::from(repeated);
-        self.segments_at = now;
+        self.given.on_segments(false, now);
     }
 }
 

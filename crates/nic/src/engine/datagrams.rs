@@ -17,6 +17,7 @@ use weft_base::{
 use super::doorbell::Doorbell;
 use super::heard::HeardCalls;
 use super::served_port::{Brought, PortServer, ServedPort, ServingEnd};
+use super::unread::Unread;
 use crate::key::JobKey;
 use crate::lower::{
     AcceptorOf, Carrier, ConnectionIds, DatagramKey, DatagramPorts, Datagrams as _, Destination, InboxEntry, RailPort,
@@ -108,6 +109,7 @@ pub(super) struct Datagrams<N: Carrier> {
     heard_calls: HeardCalls,
     /// Room for what is received, made with the first port.
     pub(super) room: Room,
+    pub(super) unread: Unread,
     secret: [u8; 32],
     host: [u8; 32],
     /// The job\'s key.
@@ -169,6 +171,7 @@ impl<N: Carrier> Datagrams<N> {
             forgotten: HashMap::new(),
             heard_calls: HeardCalls::default(),
             room: Room::default(),
+            unread: Unread::default(),
             secret,
             host,
             key,

@@ -324,6 +324,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
 
     /// A peer calls, or names what is not known.
     fn on_unmatched(&mut self, port: DefaultKey, bytes: &[u8], entry: &InboxEntry, answer: &mut Vec<u8>) {
+        self.datagrams.unread.note(None, self.now);
         let Some(member) = self.datagrams.members.get(port) else { return };
         let listener = member.listener;
         let called = listener.filter(|_| N::Lower::destination(&bytes[entry.range.clone()]).is_call());

@@ -11,7 +11,7 @@ use weft_base::Clock;
 use super::ports::{Owner, token};
 use super::{Engine, EngineClient, Member};
 use crate::connection::{Connection, Due};
-use crate::lower::{Carrier, Pollable as _};
+use crate::lower::{Carrier, Pollable as _, ServedPorts as _};
 use crate::policy::arming::arms_connection;
 use crate::policy::constants::{FEW_POLLED, LONGEST_LOW_WATER};
 
@@ -52,6 +52,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     }
 
     pub(super) fn start_polling(&mut self, key: DefaultKey) {
+        self.datagrams.unread.note(Some(key), self.now);
         let Some(connection) = self.connection_mut(key) else { return };
         if connection.is_polled {
             return;
@@ -81,17 +82,35 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// Has the operating system watch every connection, and tell of every byte.
     pub(crate) fn arm_all(&mut self) {
         self.end_low_water();
+        self.watch_datagrams(false);
         self.arm_each(|_| 1);
     }
 
     /// The same before a sleep of no more than [`Engine::until_deadline`]: where a long answer is coming, not each part
     /// of it ends that.
     pub(crate) fn arm_low_water(&mut self) {
+        self.watch_datagrams(true);
         self.arm_each(Connection::least_bytes);
     }
 
+    /// Has the operating system watch the datagram ports before a sleep, unless they may be left unread until its end
+    /// ([`Engine::until_read`]).
+    pub(super) fn watch_datagrams(&mut self, may_wait: bool) {
+        let now = self.now;
+        let user = self.datagrams.unread.alone(now).filter(|_| may_wait && !self.datagrams.any_served());
+        let until = user.and_then(|key| self.connection(key)?.lower.unread_until(now));
+        self.datagrams.unread.until = until;
+        if until.is_none() {
+            self.datagrams.watch_all(&mut self.network);
+        }
+    }
+
+    /// How long the datagram ports may be left unread, if they are not watched.
+    pub(super) fn until_read(&self) -> Option<Duration> {
+        self.datagrams.unread.until.map(|until| until.since(self.now))
+    }
+
     fn arm_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
-        self.datagrams.watch_all(&mut self.network);
         self.serving.watch(&mut self.network, true);
         let mut polled = take(&mut self.polled);
         for key in polled.drain(..) {

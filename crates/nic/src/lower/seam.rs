@@ -253,6 +253,11 @@ pub trait Pollable<N: Network> {
     fn lacks_receive(&self) -> bool {
         false
     }
+
+    /// Until when datagrams that come for it may be left unread. `None`: they are to be read when they come.
+    fn unread_until(&self, _now: Time) -> Option<Time> {
+        None
+    }
 }
 
 /// What a lower layer over datagrams says of its engine's ports, and is told. Where there are none, what is written

@@ -122,6 +122,10 @@ pub(crate) const CLOCK_EVERY_TURNS: u32 = 16;
 /// middle of it. Picked.
 pub(crate) const LONGEST_LOW_WATER: Duration = Duration::from_millis(10);
 
+/// The datagram ports may be left unread for a connection when no other has used them for this long: a peer's small
+/// message is not to wait for them. Picked: what a transfer takes before it counts as bulk.
+pub(crate) const ALONE_AFTER: Duration = Duration::from_millis(16);
+
 // --- posting
 
 /// Short requests that wait for each other ([`QueuePair::batch_doorbells`](crate::QueuePair::batch_doorbells)) go out
