@@ -69,6 +69,16 @@ fn what_carries_a_connection_is_what_both_can() {
     }
 }
 
+/// Rails are shown every 50 ms, which keeps no caller awake that sleeps for longer.
+#[test]
+fn a_caller_that_waits_for_long_sleeps() {
+    let [active, _passive] = pair(Transport::Edge, Transport::Edge);
+    let before = active.context.counters().parks;
+    assert!(active.completions.wait(Some(Duration::from_millis(300))).is_none());
+    let parks = active.context.counters().parks - before;
+    assert!(parks < 100, "it went to sleep {parks} times");
+}
+
 /// A connection over Edge stands only where both have the same key; who has none, or another, hears why.
 #[test]
 fn a_job_key_keeps_others_out() {

@@ -272,7 +272,13 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
                     engine.look_at_clock();
                 }
                 Next::Poll => {}
-                Next::Sleep(left) if may_park => engine.park(left),
+                Next::Sleep(left) if may_park => {
+                    // It may sleep for long, and until that is shown it would not sleep at all.
+                    if engine.is_show_overdue() {
+                        engine.show();
+                    }
+                    engine.park(left);
+                }
                 Next::Sleep(_) => return Ran::Tired,
             }
         }
@@ -471,6 +477,19 @@ impl<'a, N: Carrier, C: Clock, U: EngineClient> Held<'a, N, C, U> {
         self.is_heartbeat
     }
 
+    /// Shows on the board what is to be shown.
+    fn show(&mut self) {
+        let worker = self.worker;
+        let Some(board) = &worker.common.board else { return };
+        if self.is_show_due() {
+            board.publish(worker.index, &self.counters.values());
+            self.note_rails();
+        }
+        if let Some(rails) = self.rails_to_show() {
+            board.publish_rails(worker.index, rails);
+        }
+    }
+
     fn settle(&mut self) {
         let Some(since) = self.since else { return };
         let now = self.worker.common.clock.now();
@@ -505,19 +524,9 @@ impl<N: Carrier, C: Clock, U: EngineClient> DerefMut for Held<'_, N, C, U> {
 impl<N: Carrier, C: Clock, U: EngineClient> Drop for Held<'_, N, C, U> {
     fn drop(&mut self) {
         self.settle();
+        self.show();
         let worker = self.worker;
-        if let Some(mut guard) = self.guard.take() {
-            if let Some(board) = &worker.common.board
-                && guard.is_show_due()
-            {
-                board.publish(worker.index, &guard.counters.values());
-                guard.note_rails();
-            }
-            if let Some(board) = &worker.common.board
-                && let Some(rails) = guard.rails_to_show()
-            {
-                board.publish_rails(worker.index, rails);
-            }
+        if let Some(guard) = self.guard.take() {
             if worker.doorbell.is_wanted() {
                 MutexGuard::unlock_fair(guard);
             } else {
