@@ -238,15 +238,26 @@ impl Connection {
                 rail.mtu.on_acked(packet.number, packet.bytes as usize, now);
             }
             if packet.was_lost {
-                rail.sent.on_spurious(packet.number);
+                if rail.is_of_path(packet.number) {
+                    rail.sent.on_spurious(packet.number);
+                }
                 // The loss of a probe did not reduce the window either.
                 if !packet.contents.is_probe {
-                    rail.window.on_spurious(packet.sent);
-                    self.counters.spurious_losses += 1;
+                    self.on_late(index, packet);
                 }
             }
             self.on_arrived(packet);
         }
+    }
+
+    /// A packet that was declared lost has arrived. On another path than the present one that shows nothing of it (RFC
+    /// 9000 section 9.4).
+    fn on_late(&mut self, index: usize, packet: &Packet) {
+        let rail = &mut self.rails[index];
+        if rail.is_of_path(packet.number) {
+            rail.window.on_spurious(packet.sent);
+        }
+        self.counters.spurious_losses += 1;
     }
 
     fn on_arrived(&mut self, packet: &Packet) {
@@ -331,9 +342,11 @@ impl Connection {
             (before.number + 1..packet.number).all(|between| sent.was_unasked(between))
         };
         trip.is_known()
-            && lost.chunk_by(is_next).any(|run| match run {
-                [first, .., last] => last.sent.since(first.sent) >= least,
-                _ => false,
+            && lost.chunk_by(is_next).any(|run| {
+                // The loss of a probe shows no congestion (RFC 9000 section 14.4).
+                let mut asked = run.iter().filter(|packet| !packet.contents.is_probe).map(|packet| packet.sent);
+                let first = asked.next();
+                first.zip(asked.next_back()).is_some_and(|(first, last)| last.since(first) > least)
             })
     }
 
@@ -384,8 +397,7 @@ impl Connection {
         if let Some(packet) = packet {
             self.counters.held += 1;
             if packet.was_lost {
-                self.rails[index].window.on_spurious(packet.sent);
-                self.counters.spurious_losses += 1;
+                self.on_late(index, &packet);
             }
             self.send_again(&packet);
         }
@@ -535,6 +547,74 @@ mod tests {
             assert_eq!(connection.rails[0].sent.in_flight(), 0, "the others are lost");
             let window = connection.rails[0].window.bytes();
             assert_eq!(window == 2 * 1200, bytes == 0, "{window}");
+        }
+    }
+
+    /// RFC 9002 section 7.6.2: what the lost packets span has to be longer than three probe timeouts; and a probe of the
+    /// MTU does not count.
+    #[test]
+    fn persistent_congestion_is_longer_than_three_probe_timeouts_and_no_matter_of_mtu_probes() {
+        let mut connection = connection();
+        connection.rails[0].on_round_trip(Duration::from_millis(2), Duration::ZERO);
+        let timeout = connection.rails[0].trip.probe_timeout_ns() + nanos(connection.peer_ack_delay);
+        let least = Duration::from_nanos(PERSISTENT_TIMEOUTS * timeout);
+        let ns = Duration::from_nanos(1);
+        let packet = |number, sent: Duration, is_probe| {
+            let mut packet = Packet { sent: Time::ZERO + sent, ..sent_packet(number) };
+            packet.contents.is_probe = is_probe;
+            packet
+        };
+        let cases = [
+            (vec![(ns, false), (least, false)], false),
+            (vec![(ns, false), (least + ns, false)], false),
+            (vec![(ns, false), (least + 2 * ns, false)], true),
+            (vec![(ns, false), (least + 2 * ns, true)], false),
+            (vec![(ns, true), (2 * ns, false), (least + 2 * ns, false)], false),
+            (vec![(ns, false), (2 * ns, true), (least + 2 * ns, false)], true),
+        ];
+        for (lost, expected) in cases {
+            let lost: Vec<_> = (0..).zip(&lost).map(|(number, (sent, probe))| packet(number, *sent, *probe)).collect();
+            assert_eq!(connection.is_persistent(0, &lost), expected, "{lost:?}");
+        }
+    }
+
+    fn sent_packet(number: u64) -> Packet {
+        let mut sent = crate::sent::Sent::new(32);
+        sent.push(&Leaving { bytes: 1200, ..Leaving::default() });
+        Packet { number, ..sent.oldest().expect("it was sent") }
+    }
+
+    /// RFC 9000 section 9.4: what was sent on the path before is late there, and no loss on this path was an error.
+    #[test]
+    fn a_late_packet_of_the_path_before_undoes_nothing() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        for changes in [false, true] {
+            let mut connection = connection();
+            let settings = connection.settings;
+            connection.rails[0].on_round_trip(Duration::from_millis(2), Duration::ZERO);
+            connection.rails[0].sent.push(&Leaving { now: at(10), bytes: 1200, ..Leaving::default() });
+            if changes {
+                connection.rails[0].begin_anew(1472, &settings);
+                connection.rails[0].on_round_trip(Duration::from_millis(2), Duration::ZERO);
+            }
+            for _ in 0..10 {
+                connection.rails[0].sent.push(&Leaving { now: at(11), bytes: 1200, ..Leaving::default() });
+            }
+            let before = connection.rails[0].window.bytes();
+            // All but the last are lost, and the window is reduced.
+            connection.on_ack(&ack(10), at(30));
+            connection.detect_loss(0, at(40));
+            let reduced = connection.rails[0].window.bytes();
+            assert!(reduced < before, "{reduced} of {before}");
+            // The first arrives after all, and then the others but one.
+            for number in [0, 2, 3, 4, 5, 6, 7, 8, 9] {
+                connection.on_ack(&ack(number), at(41));
+            }
+            assert_eq!(connection.counters.spurious_losses, 9);
+            let now = connection.rails[0].window.bytes();
+            assert_eq!(now, reduced, "one packet is missing");
+            connection.on_ack(&ack(1), at(41));
+            assert!(connection.rails[0].window.bytes() >= before);
         }
     }
 }
