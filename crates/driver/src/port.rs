@@ -13,7 +13,7 @@ use crate::error::{from_number, port_error, would_block};
 use crate::held::Held;
 use crate::pulse::Pulse;
 use crate::socket::{answers, disconnect, plain_address, round_trip, set_least, unacknowledged};
-use crate::vectors::{PIECES, Vectors};
+use crate::vectors::{PIECES, Vectors, receive_bytes, send_bytes};
 
 /// The segment size of every IPv4 path (RFC 9293 section 3.7.1); used until the path's is known.
 const SMALLEST_SEGMENT: u32 = 536;
@@ -119,10 +119,24 @@ impl TcpPort {
             return Ok((0, 0));
         }
         let sent = outgoing.send(self.descriptor()?);
+        Ok((self.on_sent(sent)?, bytes))
+    }
+
+    #[inline]
+    fn on_sent(&mut self, sent: Result<usize, i32>) -> Result<usize, PortError> {
         match sent {
-            Ok(sent) => Ok((sent, bytes)),
-            Err(number) if would_block(number) => Ok((0, bytes)),
+            Ok(sent) => Ok(sent),
+            Err(number) if would_block(number) => Ok(0),
             Err(number) => Err(self.fail(from_number(number))),
+        }
+    }
+
+    /// This many bytes went out.
+    fn count_sent(&mut self, sent: usize) {
+        self.pulse.on_sent();
+        self.sent_since_check += sent as u64;
+        if self.sent_since_check >= SEGMENT_CHECK_BYTES {
+            self.check_segment_size();
         }
     }
 
@@ -135,11 +149,16 @@ impl TcpPort {
             return Ok((Received::Nothing, 0));
         }
         let received = incoming.receive(self.descriptor()?);
+        Ok((self.on_received(received)?, bytes))
+    }
+
+    #[inline]
+    fn on_received(&mut self, received: Result<usize, i32>) -> Result<Received, PortError> {
         match received {
             // After an error that a send has returned, the kernel makes the stream look ended.
-            Ok(0) => self.broken.map_or(Ok((Received::End, bytes)), Err),
-            Ok(received) => Ok((Received::Bytes(received), bytes)),
-            Err(number) if would_block(number) => self.broken.map_or(Ok((Received::Nothing, bytes)), Err),
+            Ok(0) => self.broken.map_or(Ok(Received::End), Err),
+            Ok(received) => Ok(Received::Bytes(received)),
+            Err(number) if would_block(number) => self.broken.map_or(Ok(Received::Nothing), Err),
             Err(number) => Err(self.fail(from_number(number))),
         }
     }
@@ -149,6 +168,14 @@ impl Port for TcpPort {
     fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
         if let Some(error) = self.broken {
             return Err(error);
+        }
+        if let [Piece::Bytes(bytes)] = pieces
+            && !bytes.is_empty()
+        {
+            let sent = send_bytes(self.descriptor()?, bytes);
+            let sent = self.on_sent(sent)?;
+            self.count_sent(sent);
+            return Ok(sent);
         }
         let mut sent = 0;
         for some in pieces.chunks(PIECES) {
@@ -164,15 +191,17 @@ impl Port for TcpPort {
                 Err(error) => return Err(error),
             }
         }
-        self.pulse.on_sent();
-        self.sent_since_check += sent as u64;
-        if self.sent_since_check >= SEGMENT_CHECK_BYTES {
-            self.check_segment_size();
-        }
+        self.count_sent(sent);
         Ok(sent)
     }
 
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
+        if let [ReceivePiece::Staging(into)] = pieces
+            && !into.is_empty()
+        {
+            let received = receive_bytes(self.descriptor()?, into);
+            return self.on_received(received);
+        }
         let mut total = 0;
         for some in pieces.chunks_mut(PIECES) {
             match self.receive_some(some) {

@@ -139,9 +139,7 @@ impl<'a, const N: usize> Vectors<'a, N> {
         if let [one] = self.list[..] {
             // SAFETY: The vector's bytes are valid for writes while this lives: borrowed exclusively from the caller,
             // or held in the registry.
-            return uninterrupted(|| unsafe {
-                libc::syscall(libc::SYS_recvfrom, fd, one.iov_base, one.iov_len, libc::MSG_DONTWAIT, NOBODY, NOBODY)
-            });
+            return unsafe { receive_one(fd, one.iov_base, one.iov_len) };
         }
         let mut message = self.message();
         // SAFETY: As above, for all vectors; the message has nothing else.
@@ -172,6 +170,20 @@ impl<'a, const N: usize> Vectors<'a, N> {
     }
 }
 
+/// send(2) of bytes that the caller has: short calls need no vectors.
+pub(crate) fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, i32> {
+    let one = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: The bytes are borrowed; the system call only reads them, though a vector is not const.
+    unsafe { send_one(socket.as_raw_fd(), one) }
+}
+
+/// recv(2) into bytes that the caller has.
+pub(crate) fn receive_bytes(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, i32> {
+    let (at, length) = (into.as_mut_ptr(), into.len());
+    // SAFETY: The bytes are borrowed exclusively; there is no address.
+    unsafe { receive_one(socket.as_raw_fd(), at.cast(), length) }
+}
+
 /// sendmsg(2), or send(2) for a single vector: the kernel has less to fetch then.
 ///
 /// # Safety
@@ -193,6 +205,15 @@ pub(crate) unsafe fn send_message(fd: RawFd, message: &libc::msghdr) -> Result<u
 unsafe fn send_one(fd: RawFd, one: libc::iovec) -> Result<usize, i32> {
     // SAFETY: The bytes are valid for reads; there is no address.
     uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendto, fd, one.iov_base, one.iov_len, FLAGS, NOBODY, 0) })
+}
+
+/// recv(2).
+///
+/// # Safety
+/// `length` bytes from `at` on are valid for writes during the call.
+unsafe fn receive_one(fd: RawFd, at: *mut libc::c_void, length: usize) -> Result<usize, i32> {
+    // SAFETY: The bytes are valid for writes; there is no address.
+    uninterrupted(|| unsafe { libc::syscall(libc::SYS_recvfrom, fd, at, length, libc::MSG_DONTWAIT, NOBODY, NOBODY) })
 }
 
 /// Retries interrupted calls, without the C library's wrappers of send(2) and recv(2) for thread cancellation: two

@@ -338,6 +338,14 @@ impl Port for ShmPort {
         if let Some(error) = self.broken {
             return Err(error);
         }
+        if let ([ReceivePiece::Staging(into)], Stage::Standing(rings)) = (&mut *pieces, &mut self.stage)
+            && let Ok((1..=CHUNK_BYTES, Rest::Open | Rest::End)) = rings.readable()
+        {
+            self.empty = 0;
+            let moved = rings.read_bytes(into);
+            self.wake(moved.wakes);
+            return Ok(Received::Bytes(moved.bytes));
+        }
         if matches!(self.stage, Stage::Accepting) && !self.go_on()? {
             return Ok(Received::Nothing);
         }
@@ -347,13 +355,6 @@ impl Port for ShmPort {
             (0, Rest::End) => return Ok(Received::End),
             (0, Rest::Open) => return Ok(Received::Nothing),
             _ => self.empty = 0,
-        }
-        if let ([ReceivePiece::Staging(into)], Stage::Standing(rings)) = (&mut *pieces, &mut self.stage)
-            && found.0 <= CHUNK_BYTES
-        {
-            let moved = rings.read_bytes(into);
-            self.wake(moved.wakes);
-            return Ok(Received::Bytes(moved.bytes));
         }
         let mut total = 0;
         for some in pieces.chunks_mut(PIECES) {
