@@ -65,7 +65,15 @@ impl Gather {
     /// These slices, in this order; empty ones are left out. `None` when there are more than [`MAX_GATHER`], when one
     /// of several is the name of a list, or when together they are longer than a message can be (2^32 - 1 bytes).
     #[must_use]
+    #[inline]
     pub fn new(slices: &[Slice]) -> Option<Self> {
+        if let [slice] = slices {
+            return Some(Self::from(*slice));
+        }
+        Self::of_several(slices)
+    }
+
+    fn of_several(slices: &[Slice]) -> Option<Self> {
         let mut gather = Self::empty();
         let mut total = 0u32;
         for slice in slices.iter().filter(|slice| slice.length > 0) {
@@ -107,6 +115,7 @@ impl Gather {
 
     /// Bytes of all slices together.
     #[must_use]
+    #[inline]
     pub fn length(&self) -> u32 {
         self.slices().iter().map(|slice| slice.length).sum()
     }
@@ -144,6 +153,7 @@ impl Gather {
 }
 
 impl From<Slice> for Gather {
+    #[inline]
     fn from(slice: Slice) -> Self {
         let mut gather = Self::empty();
         if slice.length > 0 {

@@ -121,6 +121,9 @@ impl Registry {
     /// Those of [`Registry::pin`], for the first slice that can't be pinned.
     pub fn pin_all(&self, domain: DomainId, slices: &[Slice], need: LocalRight) -> Result<(), MemoryError> {
         let table = self.table.read();
+        if let [slice] = slices {
+            return table.pin(domain, slice, need);
+        }
         for (pinned, slice) in slices.iter().enumerate() {
             if let Err(error) = table.pin(domain, slice, need) {
                 // No owner can have gone meanwhile, for that takes the write lock: there is nothing to sweep.

@@ -188,6 +188,7 @@ impl Table {
         Ok(memory)
     }
 
+    #[inline]
     pub(crate) fn pin(&self, domain: DomainId, slice: &Slice, need: LocalRight) -> Result<(), MemoryError> {
         let memory = match self.reach(slice.region) {
             Ok(memory) => memory,

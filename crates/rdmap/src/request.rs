@@ -218,6 +218,7 @@ impl Operation {
 
     /// The peer's memory that it touches, and how many bytes of it.
     #[must_use]
+    #[inline]
     pub fn remote(&self) -> Option<(RemoteTarget, u32)> {
         match self {
             Self::Send { .. } | Self::Immediate { .. } => None,
@@ -250,6 +251,7 @@ pub enum Payload {
 impl Payload {
     /// Bytes.
     #[must_use]
+    #[inline]
     pub fn length(&self) -> u32 {
         match self {
             Self::Gather(gather) => gather.length(),
@@ -272,6 +274,12 @@ pub struct ReceiveRequest {
 pub trait ReceiveSource {
     /// The next request, if there is one that was promised to no stream.
     fn take(&mut self) -> Option<ReceiveRequest>;
+
+    /// Has `fill` fill the memory of the request that [`ReceiveSource::take`] would return, if it has room for `length`
+    /// bytes, and takes the request if it says that it has. Returns its id. `None`: nothing has changed.
+    fn fill_next(&mut self, length: u32, fill: impl FnOnce(&Gather) -> bool) -> Option<u64>
+    where
+        Self: Sized;
 
     /// Promises requests that wait to this stream: at least as many as are `wanted`, if there are as many that were
     /// promised to no stream; more of them only where [`ReceiveSource::is_generous`]. Returns how many.
@@ -328,6 +336,14 @@ impl ReceiveQueue {
 impl ReceiveSource for ReceiveQueue {
     fn take(&mut self) -> Option<ReceiveRequest> {
         self.waiting.pop_front()
+    }
+
+    fn fill_next(&mut self, length: u32, fill: impl FnOnce(&Gather) -> bool) -> Option<u64> {
+        let request = self.waiting.front()?;
+        if length > request.sink.length() || !fill(&request.sink) {
+            return None;
+        }
+        self.waiting.pop_front().map(|request| request.id)
     }
 
     fn promise(&mut self, _: u32) -> u32 {

@@ -225,6 +225,8 @@ impl Stream {
     pub fn is_quiet(&self) -> bool {
         self.state == State::Established
             && !self.abort_due
+            // With the peer's first word it may speak.
+            && !self.outgoing.is_silent
             && self.silent == 0
             && self.sends.oldest_done().is_none()
             && self.receives.oldest_done().is_none()

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weft_base::DomainId;
+use weft_base::{DomainId, Gather};
 use weft_lock::{Mutex, Rank};
 use weft_memory::{LocalRight, Registry};
 use weft_rdmap::{ReceiveRequest, ReceiveSource};
@@ -199,6 +199,20 @@ impl ReceiveSource for Source<'_> {
             self.queue.completions.release(1);
         }
         waiting.pop()
+    }
+
+    fn fill_next(&mut self, length: u32, fill: impl FnOnce(&Gather) -> bool) -> Option<u64> {
+        let mut waiting = self.queue.waiting.lock();
+        if self.elsewhere.is_some() || waiting.unpromised() == 0 {
+            return None;
+        }
+        let request = waiting.requests.front()?;
+        if length > request.sink.length() || !fill(&request.sink) {
+            return None;
+        }
+        let id = request.id;
+        waiting.pop();
+        Some(id)
     }
 
     fn promise(&mut self, wanted: u32) -> u32 {

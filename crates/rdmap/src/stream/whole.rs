@@ -16,6 +16,10 @@ use crate::segment::{Arrival, Written};
 use crate::sent::Owner;
 use crate::state::State;
 
+/// Payloads up to this length, in bytes, are copied while the queue of receive requests is held: less work than to take
+/// a request out of it.
+const FILLED_IN_QUEUE: u32 = 1024;
+
 impl Stream {
     /// Whether a Send may be given out now without a request: nothing that was posted waits before it, and no message
     /// has begun that it would cut (RFC 5040 section 5.5, rule 13).
@@ -52,6 +56,7 @@ impl Stream {
 
     /// The header of a Send or Write that is one segment. Only after [`Stream::can_pass`]; nothing has gone out before
     /// [`Stream::pass`] says so. `None`: it is something else.
+    #[inline]
     pub fn header_to_pass(&mut self, operation: &Operation) -> Option<&[u8]> {
         debug_assert!(self.can_pass(), "a request that passes others by");
         self.outgoing.write_whole(operation)
@@ -59,6 +64,7 @@ impl Stream {
 
     /// What has the header that [`Stream::header_to_pass`] has written goes out. `is_sent`: the stream below is done
     /// with it. Else it counts in [`Stream::handle_sent`].
+    #[inline]
     pub fn pass(&mut self, operation: &Operation, is_sent: bool) {
         self.outgoing.pass(operation);
         if !is_sent {
@@ -91,18 +97,20 @@ impl Stream {
     /// Copies the payload of the message that [`Stream::find_whole_send`] has found into the receive request that is
     /// next: it is delivered, and the request complete. `None`: there is no request, or something is wrong with it, and
     /// the message takes the way of all others.
-    pub fn receive_whole_send(
+    pub fn receive_whole_send<R: ReceiveSource>(
         &mut self,
         arrival: Arrival,
         payload: &[u8],
-        receives: &mut dyn ReceiveSource,
+        receives: &mut R,
     ) -> Option<Completion> {
         let length = payload.len() as u32;
-        let ReceiveRequest { id, sink } = self.receives.take_for(length, receives)?;
-        if self.registry.fill_pinned(&sink, payload).is_err() {
-            self.receives.give_back(ReceiveRequest { id, sink });
-            return None;
-        }
+        let registry = &self.registry;
+        let filled = if length <= FILLED_IN_QUEUE {
+            receives.fill_next(length, |sink| registry.fill_pinned(sink, payload).is_ok())
+        } else {
+            None
+        };
+        let id = filled.or_else(|| self.fill_taken(payload, receives))?;
         self.take_whole_send(arrival);
         Some(Completion {
             id,
@@ -115,8 +123,20 @@ impl Stream {
         })
     }
 
+    /// Copies the payload into a request that is taken out of its queue before.
+    #[inline(never)]
+    fn fill_taken(&mut self, payload: &[u8], receives: &mut dyn ReceiveSource) -> Option<u64> {
+        let ReceiveRequest { id, sink } = self.receives.take_for(payload.len() as u32, receives)?;
+        if self.registry.fill_pinned(&sink, payload).is_err() {
+            self.receives.give_back(ReceiveRequest { id, sink });
+            return None;
+        }
+        Some(id)
+    }
+
     /// The message that [`Stream::find_whole_send`] has found was taken: it is delivered. The receive requests are as
     /// they were.
+    #[inline]
     pub fn take_whole_send(&mut self, arrival: Arrival) {
         self.order.advance(arrival);
         self.outgoing.speak();

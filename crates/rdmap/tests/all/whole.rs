@@ -227,6 +227,55 @@ fn none_is_found_while_a_receive_request_waits_to_be_filled_or_reported() {
     assert_eq!(pair.b.received_ids(), [(7, Status::Success)]);
 }
 
+/// Has a segment fill the receive request that is next. Returns the request's id.
+fn fill(side: &mut Side, flying: &Flying) -> Option<u64> {
+    let start = side.stream.find_whole_send(flying.arrival, &flying.bytes)?;
+    let completion = side.stream.receive_whole_send(flying.arrival, &flying.bytes[start..], &mut side.receives)?;
+    assert_eq!((completion.status, completion.length as usize), (Status::Success, flying.bytes.len() - start));
+    Some(completion.id)
+}
+
+#[test]
+fn a_whole_send_fills_the_request_that_is_next() {
+    let mut pair = Pair::new();
+    let areas = [10, 4000, 0].map(|length| pair.area(length, Rights::Local));
+    for (id, area) in (1..).zip(&areas) {
+        pair.b.post_receive(id, area.whole());
+    }
+    // The second is longer than what is copied while the queue is held.
+    for (id, length) in [(1, 10), (2, 3000), (3, 0)] {
+        let payload = vec![id as u8; length];
+        let flying = give(&mut pair.a, &payload);
+        assert_eq!(fill(&mut pair.b, &flying), Some(id));
+        assert_eq!(areas[id as usize - 1].bytes()[..length], payload);
+        assert_eq!(pair.b.receives.len() as u64, 3 - id);
+    }
+    let flying = give(&mut pair.a, b"one more");
+    assert_eq!(fill(&mut pair.b, &flying), None, "there is no request");
+}
+
+#[test]
+fn a_whole_send_that_is_too_long_for_the_request_takes_the_way_of_all_others() {
+    let mut pair = Pair::new();
+    let area = pair.area(4, Rights::Local);
+    pair.b.post_receive(1, area.whole());
+    let flying = give(&mut pair.a, b"12345");
+    assert_eq!(fill(&mut pair.b, &flying), None);
+    assert!(pair.b.take(&flying).is_err());
+    assert_eq!(area.bytes(), [0; 4]);
+    assert_eq!(pair.b.received_ids(), [(1, Status::LocalLength)]);
+}
+
+#[test]
+fn a_stream_that_may_not_speak_before_its_peer_is_not_quiet() {
+    let waits = StreamConfig { responder_waits: true, ..config(Role::Responder) };
+    let mut pair = Pair::with(config(Role::Initiator), waits);
+    assert!(pair.a.stream.is_quiet() && !pair.b.stream.is_quiet());
+    let flying = give(&mut pair.a, b"hello");
+    assert!(take_whole(&mut pair.b, &flying).is_some());
+    assert!(pair.b.stream.is_quiet(), "it has nothing to say");
+}
+
 #[test]
 fn none_is_found_before_the_ready_send_and_after_the_end() {
     let ready = |role| StreamConfig { ready_to_receive: Some(ReadyKind::Send), ..config(role) };
