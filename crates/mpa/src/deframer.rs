@@ -1,7 +1,8 @@
 //! Finding the FPDUs of a stream, one after the other, by their lengths (RFC 5044 section 6, way 1).
 
 use weft_base::StreamPosition;
-use weft_wire::mpa::{LENGTH_FIELD, MarkerSpacing};
+use weft_wire::Crc32c;
+use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MarkerSpacing, pad_length};
 
 use crate::shape::Grid;
 use crate::{Frame, FrameError, FrameHead};
@@ -28,6 +29,19 @@ pub enum Peek {
     },
     /// How long the FPDU is.
     Head(FrameHead),
+}
+
+/// An FPDU without markers, whole and good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StraightFrame<'a> {
+    /// The ULPDU.
+    pub ulpdu: &'a [u8],
+    /// All bytes on the wire: length field, ULPDU, pad, CRC field.
+    pub wire_length: usize,
+    /// Where the FPDU begins.
+    pub start: StreamPosition,
+    /// Where the next one begins.
+    pub end: StreamPosition,
 }
 
 impl Deframer {
@@ -103,6 +117,33 @@ impl Deframer {
     pub fn frame<'a>(&self, head: &FrameHead, bytes: &'a [u8]) -> Option<Frame<'a>> {
         debug_assert_eq!(head.start, self.next, "the head is of another FPDU");
         Some(Frame::new(head.shape, self.crc, bytes.get(..head.wire_length)?))
+    }
+
+    /// The next FPDU, where the stream has no markers, all of it is there and its CRC is good: a short one is read in
+    /// one go by this. `None`: the other calls say why. `bytes` as in [`Deframer::peek`].
+    #[inline]
+    #[must_use]
+    pub fn straight<'a>(&self, bytes: &'a [u8]) -> Option<StraightFrame<'a>> {
+        let (field, rest) = bytes.split_first_chunk::<LENGTH_FIELD>()?;
+        if self.markers() {
+            return None;
+        }
+        let ulpdu_length = u16::from_be_bytes(*field);
+        let padded = usize::from(ulpdu_length) + pad_length(u32::from(ulpdu_length)) as usize;
+        let field = rest.get(padded..)?.first_chunk::<CRC_LENGTH>()?;
+        if self.crc && Crc32c::of(&bytes[..LENGTH_FIELD + padded]) != u32::from_le_bytes(*field) {
+            return None;
+        }
+        let wire_length = LENGTH_FIELD + padded + CRC_LENGTH;
+        let end = StreamPosition(self.next.0 + wire_length as u64);
+        Some(StraightFrame { ulpdu: &rest[..usize::from(ulpdu_length)], wire_length, start: self.next, end })
+    }
+
+    /// Goes past an FPDU of [`Deframer::straight`].
+    #[inline]
+    pub fn pass(&mut self, frame: &StraightFrame<'_>) {
+        debug_assert_eq!(frame.start, self.next, "the frame is another FPDU");
+        self.next = frame.end;
     }
 
     /// Goes past the FPDU of `head`.

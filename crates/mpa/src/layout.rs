@@ -119,7 +119,9 @@ impl Layout {
         self.write_head(header, out);
         let (covered, field) = out[..self.length()].split_at_mut(self.shape.crc_offset());
         let pad = covered.len() - self.shape.pad_length();
-        covered[pad..].fill(0);
+        if pad < covered.len() {
+            covered[pad..].fill(0);
+        }
         let checksum = if self.crc { Crc32c::of(covered).to_le_bytes() } else { [0; CRC_LENGTH] };
         field.copy_from_slice(&checksum);
     }

@@ -54,7 +54,7 @@ mod shape;
 pub mod startup;
 
 pub use crc_digest::CrcDigest;
-pub use deframer::{Deframer, Peek};
+pub use deframer::{Deframer, Peek, StraightFrame};
 pub use error::FrameError;
 pub use frame::{Frame, FramePiece, check_tail};
 pub use frame_head::FrameHead;

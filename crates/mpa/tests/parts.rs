@@ -294,3 +294,34 @@ fn without_crc_the_hole_stays() {
     crc_digest.feed(&vec![1; layout.length()]);
     assert_eq!((crc_digest.finish(), crc_digest.check()), ([0; 4], Ok(())));
 }
+
+proptest! {
+    #[test]
+    fn a_straight_fpdu_is_found_whole_and_good_or_not_at_all(
+        before in 0..3000u32,
+        length in lengths(),
+        markers in markers(),
+        crc: bool,
+        behind in 0..20usize,
+        missing in 1..9usize,
+        damaged: prop::sample::Index,
+    ) {
+        let (layout, ulpdu) = (laid_out(before, length, markers, crc), ulpdu(length));
+        let mut bytes = whole(&layout, &ulpdu);
+        let (mut deframer, head) = head_of(before, &bytes, markers, crc);
+        prop_assert_eq!(deframer.straight(&bytes[..bytes.len() - missing.min(bytes.len())]), None);
+        bytes.extend(vec![0x5a; behind]);
+        let found = deframer.straight(&bytes);
+        prop_assert_eq!(found.is_some(), markers.is_none());
+        let Some(frame) = found else { return Ok(()) };
+        prop_assert_eq!((frame.ulpdu, frame.wire_length), (&ulpdu[..], head.wire_length));
+        prop_assert_eq!((frame.start, frame.end), (head.start, head.end));
+        let mut changed = bytes.clone();
+        // Not the length field, for then it is another FPDU.
+        let at = 2 + damaged.index(frame.wire_length - 2);
+        changed[at] ^= 1;
+        prop_assert_eq!(deframer.straight(&changed).is_some(), !crc);
+        deframer.pass(&frame);
+        prop_assert_eq!(deframer.position(), head.end);
+    }
+}
