@@ -332,8 +332,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         progress |= self.poll_datagrams();
         progress |= self.poll_served();
         progress |= self.poll_connections();
-        let any_armed = self.polled.len() < self.connections || self.streams.are_open() || self.serving.any_armed();
-        let any_armed = any_armed || self.datagrams.is_to_be_asked(self.turns);
+        // Where something was found it does not count.
+        let any_armed = !progress && self.any_armed();
         let since = self.now.since(self.asked);
         if asks_system(!self.polled.is_empty(), progress, any_armed, self.turns, since) {
             progress |= self.ask_system(Some(Duration::ZERO));
@@ -346,6 +346,14 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.changed |= progress;
         self.idle = !progress;
         progress
+    }
+
+    /// Whether the operating system watches something that it is to be asked about in this turn.
+    fn any_armed(&self) -> bool {
+        self.polled.len() < self.connections
+            || self.streams.are_open()
+            || self.serving.any_armed()
+            || self.datagrams.is_to_be_asked(self.turns)
     }
 
     /// Turns since the beginning, modulo 2^32.
@@ -433,10 +441,16 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.doorbell.unpark();
     }
 
+    #[inline]
     fn answer_doorbell(&mut self) -> bool {
-        if !self.doorbell.has_rung() {
-            return false;
+        let has_rung = self.doorbell.has_rung();
+        if has_rung {
+            self.send_rung();
         }
+        has_rung
+    }
+
+    fn send_rung(&mut self) {
         let mut rung = core::mem::take(&mut self.rung);
         self.doorbell.answer(&mut rung);
         for key in rung.drain(..) {
@@ -447,7 +461,6 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             }
         }
         self.rung = rung;
-        true
     }
 
     /// Sends what was posted on a connection, and leaves receiving to the next turn.
@@ -455,24 +468,6 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.changed = true;
         self.start_polling(key);
         self.with_connection(key, Connection::send_posted);
-    }
-
-    /// Lets a connection do what it can.
-    fn drive(&mut self, key: DefaultKey) -> bool {
-        self.drive_with(key, Inbox::default())
-    }
-
-    fn drive_with(&mut self, key: DefaultKey, inbox: Inbox<'_>) -> bool {
-        let mut answers = false;
-        let outcome = self.with_inbox(key, inbox, |connection, cx| {
-            let outcome = connection.drive(cx);
-            answers = connection.answers_wait() && !core::mem::replace(&mut connection.is_listed_to_answer, true);
-            outcome
-        });
-        if answers {
-            self.answering.push(key);
-        }
-        outcome.is_some_and(|outcome| outcome != Outcome::Idle)
     }
 
     /// A connection, and what it may use.
@@ -513,9 +508,12 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     ) -> Option<Result<(), PostError>> {
         let (connection, mut cx) = self.split(key)?;
         let passed = connection.pass_request(queue_pair, request, &mut cx)?;
+        let is_settled = connection.is_polled && connection.is_fast();
         self.changed = true;
-        self.start_polling(key);
-        self.queue(key);
+        if !is_settled {
+            self.start_polling(key);
+            self.queue(key);
+        }
         Some(passed)
     }
 

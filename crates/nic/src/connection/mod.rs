@@ -24,7 +24,8 @@ use self::nudges::Nudges;
 use crate::error::{PostError, RefusedStart};
 use crate::ids::UpperId;
 use crate::lower::{
-    Carrier, Got, Io, Passed, Pollable as _, Readiness, ReceiveError, Segments, SendError, Setup as _, StreamCell,
+    Carrier, Got, Io, Passed, PassedRequest, Pollable as _, Readiness, ReceiveError, Segments, SendError, Setup as _,
+    StreamCell,
 };
 use crate::policy::Starved;
 use crate::queues::queue_pair::QueuePair;
@@ -82,6 +83,13 @@ pub(crate) enum Due {
     Nothing,
     /// A poll would find nothing: one load has told so.
     EmptyPoll,
+    /// To receive, which is all that there is to do ([`Connection::receive_messages`]); or that was done, and brought
+    /// nothing.
+    EmptyReceive,
+    /// Whole messages were received, and nothing else: nothing is to follow.
+    Received,
+    /// Something else was received: [`Connection::follow_received`] is next.
+    Follow,
     /// To drive it.
     Drive,
 }
@@ -200,11 +208,49 @@ impl<N: Carrier> Connection<N> {
         if !running.ready.receive && !running.cut_short && !self.answers_wait {
             return Due::Nothing;
         }
-        if running.is_quiet && self.lower.is_still() {
+        if !running.is_quiet {
+            return Due::Drive;
+        }
+        if self.lower.is_still() {
             self.empty_polls = self.empty_polls.saturating_add(1);
             return Due::EmptyPoll;
         }
-        Due::Drive
+        if running.ready.fast && !running.input_over { Due::EmptyReceive } else { Due::Drive }
+    }
+
+    /// Receives once, where [`Connection::due`] says that this is all. Nothing follows from whole messages, nor from an
+    /// empty poll: so the rest of [`Connection::drive`] is left out.
+    #[inline]
+    pub(crate) fn receive_messages(&mut self, cx: &mut Context<'_, N::Scratch>) -> Due {
+        let Phase::Running(running) = &mut self.phase else { return Due::Drive };
+        let got = self.lower.receive(&mut running.above(cx.packets), &mut cx.io);
+        match got {
+            Ok(Got::Nothing) => {
+                self.empty_polls = self.empty_polls.saturating_add(1);
+                Due::EmptyReceive
+            }
+            Ok(Got::Messages) => {
+                self.empty_polls = 0;
+                Due::Received
+            }
+            got => {
+                self.empty_polls = 0;
+                self.take_got(got, cx);
+                Due::Follow
+            }
+        }
+    }
+
+    /// Whether nothing waits in its lower layer, and no time of that changes with what is sent or received.
+    #[inline]
+    pub(crate) fn is_fast(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.ready.fast)
+    }
+
+    /// What follows from what [`Connection::receive_messages`] has received.
+    pub(crate) fn follow_received(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
+        self.stir();
+        self.drive_received(true, true, cx)
     }
 
     /// When it must be driven though nothing has come.
@@ -290,12 +336,19 @@ impl<N: Carrier> Connection<N> {
         let mut progress = self.take_posted(cx);
         let packets = cx.io.counters.passed_packets_received;
         progress |= self.receive(cx);
+        let has_packets = cx.io.counters.passed_packets_received != packets;
+        self.drive_received(progress, has_packets, cx)
+    }
+
+    /// What there is to do when something was received, or nothing. `has_packets`: packets of message endpoints may
+    /// have come.
+    fn drive_received(&mut self, mut progress: bool, has_packets: bool, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.note_readiness(cx.io.now);
         if self.settles(progress) {
             return Outcome::of(progress);
         }
         self.grant(cx.io.now);
-        self.answers_wait |= cx.io.counters.passed_packets_received != packets && self.has_answers();
+        self.answers_wait |= has_packets && self.has_answers();
         if !self.answers_wait {
             progress |= self.transmit(BYTES_PER_TURN, cx);
         }
@@ -398,7 +451,8 @@ impl<N: Carrier> Connection<N> {
         let (running, lower) = self.running()?;
         let is_plain = request.flags == RequestFlags::NONE;
         let is_free = is_plain && !running.send_closed && !queue_pair.has_posted() && running.stream.hold().can_pass();
-        if !is_free || !lower.lets_pass(cx.io.now) || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
+        let lets_pass = running.ready.fast || lower.lets_pass(cx.io.now);
+        if !is_free || !lets_pass || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
             return None;
         }
         let is_owed = request.signaled && lower.owes_completion();
@@ -410,14 +464,17 @@ impl<N: Carrier> Connection<N> {
         if let Err(error) = admitted {
             return Some(Err(error));
         }
-        let passed = lower.pass_request(&mut running.above(cx.packets), request, &mut cx.io);
+        let outcome = lower.pass_request(&mut running.above(cx.packets), request, &mut cx.io);
+        let passed = outcome != PassedRequest::Not;
         if !is_owed {
             queue_pair.end_passing(cx.io.registry, request, passed);
             cx.io.counters.sent_messages += u64::from(passed);
         } else if !passed {
             queue_pair.withdraw(cx.io.registry, request);
         }
-        running.ready = lower.readiness(cx.io.now);
+        if outcome != PassedRequest::Gone {
+            running.ready = lower.readiness(cx.io.now);
+        }
         passed.then_some(Ok(()))
     }
 
@@ -432,7 +489,10 @@ impl<N: Carrier> Connection<N> {
         if running.send_closed {
             return Passed::Not;
         }
-        lower.pass_packet(&mut running.above(cx.packets), most, &mut cx.io, write)
+        let passed = lower.pass_packet(&mut running.above(cx.packets), most, &mut cx.io, write);
+        // It waits to be sent, which is noted when that is done.
+        running.ready.fast = false;
+        passed
     }
 
     /// Receives once, and handles every segment that is whole then.
@@ -441,9 +501,16 @@ impl<N: Carrier> Connection<N> {
         if running.input_over {
             return false;
         }
-        match lower.receive(&mut running.above(cx.packets), &mut cx.io) {
+        let got = lower.receive(&mut running.above(cx.packets), &mut cx.io);
+        self.take_got(got, cx)
+    }
+
+    /// Takes note of what was received. Returns whether that was anything.
+    fn take_got(&mut self, got: Result<Got, ReceiveError>, cx: &mut Context<'_, N::Scratch>) -> bool {
+        let Some((running, lower)) = self.running() else { return false };
+        match got {
             Ok(Got::Nothing) => return false,
-            Ok(Got::Progress) => {}
+            Ok(Got::Progress | Got::Messages) => {}
             Ok(Got::Over) => running.input_over = true,
             Ok(Got::End { whole }) => {
                 running.input_over = true;

@@ -13,14 +13,14 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.showing.is_due = self.counters.edge_connections > 0;
     }
 
-    /// Whether the rails were to be shown before now.
-    pub(crate) fn is_show_overdue(&self) -> bool {
+    /// Whether it is time to show the rails.
+    #[inline]
+    pub(crate) fn are_rails_due(&self) -> bool {
         self.showing.at().is_some_and(|at| at <= self.now)
     }
 
-    /// The rails as they are now, if it is time to show them: a row of [`RailReport::words`] for each.
-    pub(crate) fn rails_to_show(&mut self) -> Option<&[[u64; RailReport::WORDS]]> {
-        self.showing.at().filter(|at| *at <= self.now)?;
+    /// The rails as they are now, which are shown: a row of [`RailReport::words`] for each.
+    pub(crate) fn rails_to_show(&mut self) -> &[[u64; RailReport::WORDS]] {
         (self.showing.is_due, self.showing.shown_at) = (false, Some(self.now));
         let Showing { reports, rows, .. } = &mut self.showing;
         reports.clear();
@@ -34,6 +34,6 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
         rows.clear();
         rows.extend(reports.iter().take(RailReport::MOST).map(RailReport::words));
-        Some(rows)
+        rows
     }
 }

@@ -21,6 +21,7 @@ pub(super) struct Showing {
 
 impl Showing {
     /// When rails are shown again.
+    #[inline]
     pub(super) fn at(&self) -> Option<Time> {
         self.is_due.then(|| self.shown_at.map_or(Time::ZERO, |at| at + SHOW_RAILS_EVERY))
     }

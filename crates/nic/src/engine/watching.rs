@@ -9,9 +9,9 @@ use slotmap::DefaultKey;
 use weft_base::Clock;
 
 use super::ports::{Owner, token};
-use super::{Engine, EngineClient, Member};
-use crate::connection::{Connection, Due};
-use crate::lower::{Carrier, Pollable as _, ServedPorts as _};
+use super::{Engine, EngineClient, Entry, Member};
+use crate::connection::{Connection, Context, Due, Outcome};
+use crate::lower::{Carrier, Inbox, Io, Pollable as _, ServedPorts as _};
 use crate::policy::arming::arms_connection;
 use crate::policy::constants::{FEW_POLLED, LONGEST_LOW_WATER};
 
@@ -20,13 +20,15 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         let mut progress = false;
         let mut at = 0;
         while let Some(&key) = self.polled.get(at) {
-            let due = self.connection_mut(key).map_or(Due::Drive, Connection::due);
+            let due = self.poll_connection(key);
             match due {
-                Due::Nothing => {
+                Due::Nothing | Due::Received => {
+                    progress |= due == Due::Received;
                     at += 1;
                     continue;
                 }
-                Due::EmptyPoll => {}
+                Due::EmptyPoll | Due::EmptyReceive => {}
+                Due::Follow => progress |= self.drive_by(key, Inbox::default(), Connection::follow_received),
                 Due::Drive => progress |= self.drive(key),
             }
             if self.polled.get(at) != Some(&key) {
@@ -40,6 +42,48 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             }
         }
         progress
+    }
+
+    /// Lets a connection do what it can.
+    pub(super) fn drive(&mut self, key: DefaultKey) -> bool {
+        self.drive_with(key, Inbox::default())
+    }
+
+    pub(super) fn drive_with(&mut self, key: DefaultKey, inbox: Inbox<'_>) -> bool {
+        self.drive_by(key, inbox, Connection::drive)
+    }
+
+    /// The same by another step than that.
+    fn drive_by(
+        &mut self,
+        key: DefaultKey,
+        inbox: Inbox<'_>,
+        drive: impl FnOnce(&mut Connection<N>, &mut Context<'_, N::Scratch>) -> Outcome,
+    ) -> bool {
+        let mut answers = false;
+        let outcome = self.with_inbox(key, inbox, |connection, cx| {
+            let outcome = drive(connection, cx);
+            answers = connection.answers_wait() && !core::mem::replace(&mut connection.is_listed_to_answer, true);
+            outcome
+        });
+        if answers {
+            self.answering.push(key);
+        }
+        outcome.is_some_and(|outcome| outcome != Outcome::Idle)
+    }
+
+    /// Says what there is to do for a connection, and receives where that is all.
+    #[inline]
+    fn poll_connection(&mut self, key: DefaultKey) -> Due {
+        let Some(Entry { member: Member::Connection(connection), .. }) = self.entries.get_mut(key) else {
+            return Due::Drive;
+        };
+        let due = connection.due();
+        if due != Due::EmptyReceive {
+            return due;
+        }
+        let io = io!(self, Inbox::default());
+        connection.receive_messages(&mut Context { io, packets: &mut self.uppers })
     }
 
     fn is_to_be_armed(&self, key: DefaultKey, due: Due) -> bool {

@@ -17,8 +17,8 @@ use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Accepted, CallOutcome, ConnectionIds, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io,
-    ListensAt, Passed, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, SendFailure, Sent, Setup,
-    StartStep, StreamCell, StreamSink, Undecided, Unmatched,
+    ListensAt, Passed, PassedRequest, Pollable, Readiness, ReceiveError, Scratch, Segments, SendError, SendFailure,
+    Sent, Setup, StartStep, StreamCell, StreamSink, Undecided, Unmatched,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -365,8 +365,13 @@ impl<N: Network, S: AsMut<Pool> + AsMut<Outbox>> Segments<S> for Choice<N> {
     }
 
     #[inline]
-    fn pass_request<A: StreamSink>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
-        each!(self, lower => Segments::<S>::pass_request(lower, above, request, io), trying _ => false)
+    fn pass_request<A: StreamSink>(
+        &mut self,
+        above: &mut A,
+        request: &SendRequest,
+        io: &mut Io<'_, S>,
+    ) -> PassedRequest {
+        each!(self, lower => Segments::<S>::pass_request(lower, above, request, io), trying _ => PassedRequest::Not)
     }
 
     #[inline]

@@ -43,6 +43,6 @@ pub use self::seam::{Datagrams, Lower, Pollable, Segments, Setup};
 pub(crate) use self::stack::{AcceptorOf, LeavingOf, TxBatchOf};
 pub use self::stack::{Carrier, Stack};
 pub use self::words::{
-    Accepted, CallOutcome, Drained, Got, ListensAt, MOST_PASSED, Passed, Readiness, ReceiveError, Route, SendError,
-    Sent, StartStep, Terms, Undecided,
+    Accepted, CallOutcome, Drained, Got, ListensAt, MOST_PASSED, Passed, PassedRequest, Readiness, ReceiveError, Route,
+    SendError, Sent, StartStep, Terms, Undecided,
 };

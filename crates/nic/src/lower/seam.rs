@@ -12,8 +12,8 @@ use super::io::Io;
 #[cfg(doc)]
 use super::words::MOST_PASSED;
 use super::words::{
-    Accepted, CallOutcome, Drained, Got, ListensAt, Passed, Readiness, ReceiveError, SendError, Sent, StartStep,
-    Undecided,
+    Accepted, CallOutcome, Drained, Got, ListensAt, Passed, PassedRequest, Readiness, ReceiveError, SendError, Sent,
+    StartStep, Undecided,
 };
 use crate::error::ConnectionError;
 use crate::key::JobKey;
@@ -131,11 +131,16 @@ pub trait Segments<S> {
     }
 
     /// Sends a Send or Write of at most [`MOST_PASSED`] bytes at once, from where the caller has it, where it fits one
-    /// segment. Returns whether that was done: it is complete then, or the stream has it among those under way
+    /// segment. Where that was done it is complete then, or the stream has it among those under way
     /// ([`Segments::owes_completion`]). Only where nothing that was taken from the stream waits to be sent
     /// ([`Pollable::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
-    fn pass_request<A: StreamSink>(&mut self, _above: &mut A, _request: &SendRequest, _io: &mut Io<'_, S>) -> bool {
-        false
+    fn pass_request<A: StreamSink>(
+        &mut self,
+        _above: &mut A,
+        _request: &SendRequest,
+        _io: &mut Io<'_, S>,
+    ) -> PassedRequest {
+        PassedRequest::Not
     }
 
     /// Whether a request that passes completes later, when this layer answers for it: then [`Segments::pass_request`]

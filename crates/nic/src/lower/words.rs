@@ -111,6 +111,9 @@ pub enum Got {
     Nothing,
     /// Something.
     Progress,
+    /// Whole messages and nothing else, which [`StreamSink::packet`](super::StreamSink::packet) has taken: there is
+    /// nothing to send or to report that there was not before, and no time has changed.
+    Messages,
     /// The stream takes nothing more.
     Over,
     /// The peer sends no more: behind a whole segment, or in the middle of one.
@@ -149,6 +152,17 @@ pub enum Passed {
     Not,
 }
 
+/// What became of a short request that was to go out at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedRequest {
+    /// All of it went out, and the lower layer is as it was.
+    Gone,
+    /// It is sent, and something of it waits, or is to be acknowledged.
+    Waits,
+    /// Not now: nothing was done.
+    Not,
+}
+
 /// What there is to do at a lower layer, as it says when it was driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
@@ -160,13 +174,16 @@ pub struct Readiness {
     /// When it is driven, it need not be asked to send until something comes, the stream has something, or a time has
     /// come ([`next_timeout`](super::Pollable::next_timeout)).
     pub idle: bool,
+    /// Nothing waits in it, and [`Segments::receive`](super::Segments::receive) mostly brings nothing or
+    /// [`Got::Messages`]: while the stream has nothing to do either, a poll needs no more than that.
+    pub fast: bool,
 }
 
 impl Readiness {
     /// Of a layer that polls its ports, and is asked in each turn.
     #[must_use]
     pub const fn polled(send: bool) -> Self {
-        Self { receive: true, send, idle: false }
+        Self { receive: true, send, idle: false, fast: false }
     }
 }
 

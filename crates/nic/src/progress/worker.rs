@@ -132,11 +132,14 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
     }
 
     /// A calling thread takes the engine, if no thread has it.
+    #[inline]
     pub(crate) fn visit(&self, runner: Runner) -> Option<Held<'_, N, C, U>> {
         self.announce();
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, runner);
-        held.is_heartbeat = self.shares() && held.heartbeat();
+        if self.shares() {
+            held.is_heartbeat = held.heartbeat();
+        }
         Some(held)
     }
 
@@ -274,7 +277,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
                 Next::Poll => {}
                 Next::Sleep(left) if may_park => {
                     // It may sleep for long, and until that is shown it would not sleep at all.
-                    if engine.is_show_overdue() {
+                    if engine.are_rails_due() {
                         engine.show();
                     }
                     engine.park(left);
@@ -436,10 +439,22 @@ pub(crate) struct Held<'a, N: Carrier, C: Clock, U: EngineClient> {
     since: Option<Time>,
 }
 
+#[cold]
+fn publish<N: Carrier, C: Clock, U: EngineClient>(board: &dyn Board, index: usize, engine: &mut Engine<N, C, U>) {
+    board.publish(index, &engine.counters.values());
+    engine.note_rails();
+}
+
+#[cold]
+fn publish_rails<N: Carrier, C: Clock, U: EngineClient>(board: &dyn Board, index: usize, engine: &mut Engine<N, C, U>) {
+    board.publish_rails(index, engine.rails_to_show());
+}
+
 /// One visit in this many is measured, and counts for all of them.
 const MEASURED_VISITS: u32 = 64;
 
 impl<'a, N: Carrier, C: Clock, U: EngineClient> Held<'a, N, C, U> {
+    #[inline]
     fn new(mut guard: MutexGuard<'a, Engine<N, C, U>>, worker: &'a Worker<N, C, U>, runner: Runner) -> Self {
         let measured = match runner {
             Runner::Visitor => guard.count_visit().is_multiple_of(MEASURED_VISITS),
@@ -478,20 +493,21 @@ impl<'a, N: Carrier, C: Clock, U: EngineClient> Held<'a, N, C, U> {
     }
 
     /// Shows on the board what is to be shown.
+    #[inline]
     fn show(&mut self) {
         let worker = self.worker;
         let Some(board) = &worker.common.board else { return };
         if self.is_show_due() {
-            board.publish(worker.index, &self.counters.values());
-            self.note_rails();
+            publish(&**board, worker.index, self);
         }
-        if let Some(rails) = self.rails_to_show() {
-            board.publish_rails(worker.index, rails);
+        if self.are_rails_due() {
+            publish_rails(&**board, worker.index, self);
         }
     }
 
-    fn settle(&mut self) {
-        let Some(since) = self.since else { return };
+    /// Counts the time of a visit that is measured.
+    #[cold]
+    fn settle(&mut self, since: Time) {
         let now = self.worker.common.clock.now();
         if self.runner == Runner::Waiter {
             self.worker.last_visit.store(now.as_nanos(), Ordering::Relaxed);
@@ -523,7 +539,9 @@ impl<N: Carrier, C: Clock, U: EngineClient> DerefMut for Held<'_, N, C, U> {
 
 impl<N: Carrier, C: Clock, U: EngineClient> Drop for Held<'_, N, C, U> {
     fn drop(&mut self) {
-        self.settle();
+        if let Some(since) = self.since {
+            self.settle(since);
+        }
         self.show();
         let worker = self.worker;
         if let Some(guard) = self.guard.take() {

@@ -121,10 +121,12 @@ impl CompletionQueue {
     }
 
     /// Takes the oldest completion.
+    #[inline]
     pub fn take(&self) -> Option<WorkCompletion> {
-        if self.is_empty() {
-            return None;
-        }
+        if self.is_empty() { None } else { self.take_entry() }
+    }
+
+    fn take_entry(&self) -> Option<WorkCompletion> {
         let mut entries = self.entries.lock();
         let entry = entries.pop_front()?;
         self.count_taken(1, entries.len());

@@ -385,6 +385,7 @@ impl QueuePair {
     }
 
     /// A request has passed the queues, and is complete; or it goes through them, as if nothing had been.
+    #[inline]
     pub(crate) fn end_passing(&self, registry: &Registry, request: &SendRequest, passed: bool) {
         unpin(registry, &request.operation);
         if !request.signaled {

@@ -38,8 +38,8 @@ use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Accepted, CallOutcome, ConnectionIds, DatagramKey, DatagramPorts, Datagrams, Destination, Drained, Got, Io,
-    ListensAt, Passed, Pollable, Readiness, ReceiveError, Segments, SendError, SendFailure, Sent, Setup, StartStep,
-    StreamCell, StreamSink, Undecided, Unmatched,
+    ListensAt, Passed, PassedRequest, Pollable, Readiness, ReceiveError, Segments, SendError, SendFailure, Sent, Setup,
+    StartStep, StreamCell, StreamSink, Undecided, Unmatched,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -211,8 +211,13 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         self.write_packet(above, most, io, write)
     }
 
-    fn pass_request<A: StreamSink>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
-        self.pass_short(above, request, io)
+    fn pass_request<A: StreamSink>(
+        &mut self,
+        above: &mut A,
+        request: &SendRequest,
+        io: &mut Io<'_, S>,
+    ) -> PassedRequest {
+        if self.pass_short(above, request, io) { PassedRequest::Waits } else { PassedRequest::Not }
     }
 
     /// What is told to be over is acknowledged.
@@ -313,6 +318,7 @@ impl<N: Network> Pollable<N> for Edge {
             receive: !is_resting || running.starved.is_some(),
             send: !self.waiting.is_empty() || unsent || unheard || lingers,
             idle: is_resting && is_open && !connection.is_due(now) && !running.release.is_held(),
+            fast: false,
         }
     }
 

@@ -33,8 +33,8 @@ use self::startup::Start;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Accepted, DatagramKey, Datagrams, Drained, Got, Io, Passed, Pollable, Readiness, ReceiveError, Segments, SendError,
-    Sent, Setup, StartStep, StreamCell, StreamSink, Undecided,
+    Accepted, DatagramKey, Datagrams, Drained, Got, Io, Passed, PassedRequest, Pollable, Readiness, ReceiveError,
+    Segments, SendError, Sent, Setup, StartStep, StreamCell, StreamSink, Undecided,
 };
 use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -244,12 +244,17 @@ impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
         }
     }
 
-    fn pass_request<A: StreamSink>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_, S>) -> bool {
+    fn pass_request<A: StreamSink>(
+        &mut self,
+        above: &mut A,
+        request: &SendRequest,
+        io: &mut Io<'_, S>,
+    ) -> PassedRequest {
         match &mut self.layer {
             Layer::Plain(plain) if !plain.receiver.is_verdict_pending() => {
                 plain.sender.pass_request(&mut self.bytes, above, &request.operation, io)
             }
-            _ => false,
+            _ => PassedRequest::Not,
         }
     }
 
@@ -320,8 +325,15 @@ impl<N: Network> Pollable<N> for Mpa<N::Port> {
 
     #[inline]
     fn readiness(&self, _: Time) -> Readiness {
-        let staged = matches!(&self.layer, Layer::Staged(staged) if !staged.is_empty());
-        Readiness::polled(staged || !self.bytes.outgoing.is_empty() || self.bytes.outgoing.lent() > 0)
+        let waits = !self.bytes.outgoing.is_empty() || self.bytes.outgoing.lent() > 0;
+        match &self.layer {
+            Layer::Plain(plain) => {
+                let fast = !waits && matches!(&plain.receiver, Inbound::InOrder(receiver) if receiver.is_straight());
+                Readiness { fast, ..Readiness::polled(waits) }
+            }
+            Layer::Staged(staged) => Readiness::polled(waits || !staged.is_empty()),
+            Layer::Start(_) | Layer::Draining => Readiness::polled(waits),
+        }
     }
 
     fn arm(&mut self, network: &mut N, _: usize, token: Token, interest: Interest) -> Result<(), PortError> {

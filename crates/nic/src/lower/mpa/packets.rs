@@ -15,7 +15,7 @@ use super::bytes::Bytes;
 use super::outgoing::Outgoing;
 use super::send::{FRAME_OVERHEAD, Sender};
 use super::staging::Pool;
-use crate::lower::{Io, MOST_PASSED, Passed, StreamSink};
+use crate::lower::{Io, MOST_PASSED, Passed, PassedRequest, StreamSink};
 
 /// What stands before a packet in its frame.
 const BEFORE: usize = LENGTH_FIELD + UNTAGGED_LENGTH;
@@ -63,18 +63,18 @@ impl Sender {
         above: &mut A,
         operation: &Operation,
         io: &mut Io<'_, impl AsMut<Pool>>,
-    ) -> bool {
-        let Some(payload) = operation.short_payload(MOST_PASSED) else { return false };
+    ) -> PassedRequest {
+        let Some(payload) = operation.short_payload(MOST_PASSED) else { return PassedRequest::Not };
         let mut stream = above.stream();
-        let Some(header) = stream.header_to_pass(operation) else { return false };
+        let Some(header) = stream.header_to_pass(operation) else { return PassedRequest::Not };
         let length = header.len() + payload.length() as usize;
         if length > self.path.max_ulpdu as usize || self.framer.markers() {
-            return false;
+            return PassedRequest::Not;
         }
         let mut frame = [0; BEFORE + MOST_PASSED as usize + FRAME_OVERHEAD];
         let place = &mut frame[LENGTH_FIELD + header.len()..LENGTH_FIELD + length];
         if copy(payload, place, io.registry).is_err() {
-            return false;
+            return PassedRequest::Not;
         }
         let framer = self.framer.clone();
         let layout = self.framer.frame(length as u32);
@@ -85,23 +85,25 @@ impl Sender {
         if taken == 0 {
             // The stage that sends it in its turn is told why.
             self.framer = framer;
-            return false;
+            return PassedRequest::Not;
         }
         let rest = &frame[taken..];
         if !rest.is_empty() {
             bytes.queue_frame(rest, io.scratch.as_mut());
         }
-        stream.pass(operation, rest.is_empty());
+        let is_gone = rest.is_empty();
+        stream.pass(operation, is_gone);
         self.path.count_frame();
         io.counters.sends += 1;
         io.counters.sent_wire_bytes += taken as u64;
         io.counters.sent_frames += 1;
         io.counters.sent_copied_bytes += u64::from(payload.length());
-        true
+        if is_gone { PassedRequest::Gone } else { PassedRequest::Waits }
     }
 }
 
 /// Copies what a request sends.
+#[inline]
 fn copy(payload: &Payload, out: &mut [u8], registry: &Registry) -> Result<(), MemoryError> {
     match payload {
         Payload::Inline(bytes) => {

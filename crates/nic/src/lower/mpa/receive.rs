@@ -6,7 +6,9 @@
 
 use core::ops::Range;
 
-use weft_base::{Digest, Gather, Lending, NoDigest, PortError, ReceivePiece, Received, Segmented};
+use weft_base::{
+    Digest, Gather, Lending, NoDigest, PortError, ReceivePiece, Received, Segmented, StreamPosition, Time,
+};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, FrameHead, Peek, check_tail};
 use weft_rdmap::{Arrival, HEAD_LENGTH, OrderConstraint, Placement, Verdict};
@@ -16,9 +18,10 @@ use weft_wire::terminate::TerminateCode;
 
 use super::bytes::Bytes;
 use super::held::HeldGather;
-use super::staging::{BUFFER_BYTES, Pool, Staging};
+use super::staging::{ALIGNMENT, BUFFER_BYTES, Pool, Staging};
+use crate::counters::Counters;
 use crate::lower::{Got, Io, ReceiveError, StreamSink};
-use crate::settings::Verify;
+use crate::settings::{Settings, Verify};
 
 /// What is read behind a large frame: enough for the head of the next, too little to be worth a copy.
 const LOOK_AHEAD: usize = 128;
@@ -75,6 +78,7 @@ impl FrameReader {
     fn wanted(&self, staging: &Staging) -> Range<usize> {
         let filled = staging.filled();
         let least = match self.deframer.peek(filled) {
+            _ if filled.is_empty() => LOOK_AHEAD,
             Ok(Peek::Head(head)) => head.wire_length - filled.len(),
             _ => LOOK_AHEAD,
         };
@@ -122,19 +126,27 @@ pub(super) struct Receiver {
     direct: Option<Direct>,
     /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
     verdict_pending: bool,
-    /// Where short frames are read to past the staging, where nothing is to be checked in them.
-    short: Option<Box<[u8; SHORT_BYTES]>>,
+    /// Bytes stay in memory, and nothing is to be checked in them.
+    is_bare: bool,
     /// The peer may lend ([`Lending::begin_borrowing`]).
     pub(super) borrows: bool,
+    /// The frame that begins here is good, and is no message that the connection takes whole.
+    refused: Option<StreamPosition>,
 }
 
 impl Receiver {
     pub(super) fn new<P: Segmented + Lending>(deframer: Deframer, crc: bool, port: &mut P) -> Self {
         // Where bytes stay in memory a read costs next to nothing, so few may be read at a time.
         let is_bare = port.keeps_bytes() && !crc && !deframer.markers();
-        let short = is_bare.then(|| Box::new([0; SHORT_BYTES]));
         let borrows = is_bare && port.begin_borrowing();
-        Self { frames: FrameReader::new(deframer), crc, direct: None, verdict_pending: false, short, borrows }
+        let frames = FrameReader::new(deframer);
+        Self { frames, crc, direct: None, verdict_pending: false, is_bare, borrows, refused: None }
+    }
+
+    /// Whether the next frame can be a whole message ([`Got::Messages`]): no marker cuts it, and nothing is begun.
+    #[inline]
+    pub(super) fn is_straight(&self) -> bool {
+        self.direct.is_none() && !self.verdict_pending && !self.frames.deframer.markers()
     }
 
     pub(super) fn is_verdict_pending(&self) -> bool {
@@ -159,14 +171,8 @@ impl Receiver {
         above: &mut A,
         io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
-        let has_begun = self.direct.is_some() || self.verdict_pending || !bytes.staging.is_empty();
-        if !has_begun
-            && self.frames.expect_large == 0
-            && let Some(mut short) = self.short.take()
-        {
-            let got = self.receive_short(bytes, &mut short[..], above, io);
-            self.short = Some(short);
-            return got;
+        if self.is_straight() && bytes.staging.is_empty() && self.frames.expect_large == 0 {
+            return self.receive_messages(bytes, above, io);
         }
         match self.read(bytes, above, io)? {
             Received::Bytes(_) => self.process(bytes, above, io),
@@ -176,40 +182,62 @@ impl Receiver {
         }
     }
 
-    /// Reads once, with nothing staged, and handles each frame where it was read to. What is no whole frame is staged.
-    fn receive_short<P: Segmented + Lending, A: StreamSink>(
+    /// Reads once, with nothing staged, into room that all connections of the engine use, and hands on the whole
+    /// messages from there. What else has come is staged, in that very buffer.
+    fn receive_messages<P: Segmented + Lending, A: StreamSink>(
         &mut self,
         bytes: &mut Bytes<P>,
-        short: &mut [u8],
         above: &mut A,
         io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
-        let count = match bytes.port.receive(&mut [ReceivePiece::Staging(short)])? {
+        bytes.staging.release(io.scratch.as_mut());
+        let (start, most) =
+            if self.is_bare { (0, SHORT_BYTES) } else { (bytes.staging.aligned(), BUFFER_BYTES - ALIGNMENT) };
+        let room = &mut io.scratch.as_mut().shared()[start..start + most];
+        let count = match bytes.port.receive(&mut [ReceivePiece::Staging(&mut *room)])? {
             Received::Bytes(count) => count,
             Received::Nothing => return Ok(Got::Nothing),
             Received::End => return Ok(Got::End { whole: true }),
         };
-        count_received(count, io);
-        let mut rest = &short[..count];
-        while !rest.is_empty()
-            && let Peek::Head(head) = self.frames.deframer.peek(rest)?
-            && let Some(frame) = self.frames.deframer.frame(&head, rest)
-        {
-            self.frames.note(self.is_read_alone(&head, io));
-            self.place(&head, &frame, rest, &mut bytes.port, above, io)?;
-            self.frames.deframer.advance(&head);
-            rest = &rest[head.wire_length..];
-            io.counters.received_frames += 1;
-            if !above.stream().state().receives() {
-                return Ok(Got::Over);
-            }
+        io.counters.receives += 1;
+        io.counters.received_wire_bytes += count as u64;
+        let taken = self.take_messages(&room[..count], above, io.settings, io.counters, io.now);
+        if taken == count {
+            bytes.staging.bypass(count);
+            return Ok(Got::Messages);
         }
-        bytes.staging.bypass(count - rest.len());
-        if rest.is_empty() {
-            return Ok(Got::Progress);
-        }
-        bytes.staging.push(rest, io.scratch.as_mut());
+        bytes.staging.adopt(start + taken..start + count, count, io.scratch.as_mut());
         self.process(bytes, above, io)
+    }
+
+    /// Hands on the frames that `bytes` begin with, as long as the connection takes them as whole messages. Returns how
+    /// many bytes those were. What is refused goes to [`Receiver::place`], which neither checks nor offers it again.
+    #[inline]
+    fn take_messages<A: StreamSink>(
+        &mut self,
+        bytes: &[u8],
+        above: &mut A,
+        settings: &Settings,
+        counters: &mut Counters,
+        now: Time,
+    ) -> usize {
+        let mut taken = 0;
+        while !self.verdict_pending
+            && self.refused.is_none()
+            && let Some(frame) = self.frames.deframer.straight(&bytes[taken..])
+            && !(self.borrows && lent::is_lent(frame.ulpdu))
+        {
+            let arrival = Arrival { start: frame.start.0, end: frame.end.0 };
+            if !above.packet(arrival, frame.ulpdu, now, counters) {
+                self.refused = Some(frame.start);
+                break;
+            }
+            self.frames.note(is_long(frame.ulpdu.len() as u32, settings));
+            self.frames.deframer.pass(&frame);
+            counters.received_frames += 1;
+            taken += frame.wire_length;
+        }
+        taken
     }
 
     fn read<P: Segmented + Lending, A: StreamSink>(
@@ -237,11 +265,20 @@ impl Receiver {
         io: &mut Io<'_, impl AsMut<Pool>>,
     ) -> Result<Got, ReceiveError> {
         let Bytes { port, staging, .. } = bytes;
-        if self.direct.is_some() && !self.finish_direct(staging, above, io)? {
-            return Ok(Got::Progress);
+        let mut got = Got::Messages;
+        if self.direct.is_some() {
+            got = Got::Progress;
+            if !self.finish_direct(staging, above, io)? {
+                return Ok(got);
+            }
         }
         loop {
+            staging.consume(self.take_messages(staging.filled(), above, io.settings, io.counters, io.now));
             let bytes = staging.filled();
+            if bytes.is_empty() {
+                return Ok(got);
+            }
+            got = Got::Progress;
             let head = match self.frames.deframer.peek(bytes)? {
                 Peek::More { .. } => return Ok(Got::Progress),
                 Peek::Head(head) => head,
@@ -281,13 +318,15 @@ impl Receiver {
         let in_one_pass = io.settings.verify == Verify::LargeInPlace
             && head.ulpdu_length >= io.settings.direct_threshold
             && frame.contiguous().is_none();
-        if !in_one_pass || self.verdict_pending {
+        let is_refused = self.refused.take() == Some(head.start);
+        if (!in_one_pass || self.verdict_pending) && !is_refused {
             frame.verify()?;
         }
         if self.verdict_pending {
             return Err(ReceiveError::Judged);
         }
         if !in_one_pass
+            && !is_refused
             && let Some(ulpdu) = frame.contiguous()
             && above.packet(arrival_of(head), ulpdu, io.now, io.counters)
         {
@@ -323,9 +362,7 @@ impl Receiver {
 
     /// Whether a frame is so large that it is read straight into its place, if not all of it has come.
     fn goes_direct(&self, head: &FrameHead, io: &Io<'_, impl AsMut<Pool>>) -> bool {
-        head.ulpdu_length >= io.settings.direct_threshold
-            && io.settings.verify != Verify::BeforePlace
-            && !self.frames.deframer.markers()
+        is_long(head.ulpdu_length, io.settings) && !self.frames.deframer.markers()
     }
 
     /// The head of a frame is staged, but not all of it. If the rest is large, it is read straight into its place.
@@ -430,6 +467,12 @@ impl Direct {
         io.counters.placed_direct_bytes += u64::from(placed);
         Ok(())
     }
+}
+
+/// Whether a ULPDU that no marker cuts is so long that it is read straight into its place, if not all of it has come.
+#[inline]
+fn is_long(ulpdu_length: u32, settings: &Settings) -> bool {
+    ulpdu_length >= settings.direct_threshold && settings.verify != Verify::BeforePlace
 }
 
 /// A segment is here but its payload, which the peer lends: brings that to its place.

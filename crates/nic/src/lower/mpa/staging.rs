@@ -2,6 +2,8 @@
 //!
 //! Buffers come from a pool of the engine and go back when they are empty, so a quiet connection holds none.
 
+use core::ops::Range;
+
 use crate::lower::Scratch;
 use crate::lower::mpa::outgoing::Lists;
 
@@ -9,7 +11,7 @@ use crate::lower::mpa::outgoing::Lists;
 pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
 /// Reads begin at an offset that equals the stream position modulo this: the kernel's pages and ours are then aligned
 /// alike, and its copy is up to twice as fast.
-const ALIGNMENT: usize = 4096;
+pub(crate) const ALIGNMENT: usize = 4096;
 
 /// Buffers, and lists of what is in them, that are not in use.
 #[derive(Debug, Default)]
@@ -46,6 +48,17 @@ impl Pool {
 
     pub(crate) fn take(&mut self) -> Box<[u8]> {
         self.free.pop().unwrap_or_else(|| self.make())
+    }
+
+    /// The buffer that [`Pool::take`] would return, for bytes that are not needed after this call.
+    #[inline]
+    pub(crate) fn shared(&mut self) -> &mut [u8] {
+        if self.free.is_empty() {
+            let buffer = self.make();
+            self.free.push(buffer);
+        }
+        let last = self.free.len() - 1;
+        &mut self.free[last]
     }
 
     pub(crate) fn give(&mut self, buffer: Box<[u8]>) {
@@ -110,7 +123,7 @@ impl Staging {
     /// # Panics
     /// When `least` more bytes can never fit: frames are shorter than half a buffer, so that is a bug.
     pub(crate) fn room(&mut self, least: usize, pool: &mut Pool) -> &mut [u8] {
-        let aligned = (self.received % ALIGNMENT as u64) as usize;
+        let aligned = self.aligned();
         let buffer = self.buffer.get_or_insert_with(|| pool.take());
         if self.start == self.end {
             self.start = aligned;
@@ -127,16 +140,25 @@ impl Staging {
         &mut buffer[self.end..]
     }
 
+    /// Where in a buffer the next byte of the stream lies best.
+    #[inline]
+    pub(crate) const fn aligned(&self) -> usize {
+        (self.received % ALIGNMENT as u64) as usize
+    }
+
+    /// `count` bytes of the stream were read into [`Pool::shared`], of which these are left. Only after
+    /// [`Staging::release`], while nothing is here.
+    pub(crate) fn adopt(&mut self, left: Range<usize>, count: usize, pool: &mut Pool) {
+        debug_assert!(self.buffer.is_none(), "it has a buffer already");
+        self.buffer = Some(pool.take());
+        (self.start, self.end) = (left.start, left.end);
+        self.received += count as u64;
+    }
+
     /// `count` bytes were written at the start of the room.
     pub(crate) fn fill(&mut self, count: usize) {
         self.end += count;
         self.received += count as u64;
-    }
-
-    /// These bytes came another way, and wait here.
-    pub(crate) fn push(&mut self, bytes: &[u8], pool: &mut Pool) {
-        self.room(bytes.len(), pool)[..bytes.len()].copy_from_slice(bytes);
-        self.fill(bytes.len());
     }
 
     /// Whether nothing is here.
@@ -157,10 +179,15 @@ impl Staging {
     }
 
     /// Gives the buffer back when nothing is in it.
+    #[inline]
     pub(crate) fn release(&mut self, pool: &mut Pool) {
-        if self.start == self.end
-            && let Some(buffer) = self.buffer.take()
-        {
+        if self.buffer.is_some() && self.start == self.end {
+            self.give_back(pool);
+        }
+    }
+
+    fn give_back(&mut self, pool: &mut Pool) {
+        if let Some(buffer) = self.buffer.take() {
             pool.give(buffer);
         }
     }
@@ -177,7 +204,8 @@ mod tests {
     use super::*;
 
     fn push(staging: &mut Staging, pool: &mut Pool, bytes: &[u8]) {
-        staging.push(bytes, pool);
+        staging.room(bytes.len(), pool)[..bytes.len()].copy_from_slice(bytes);
+        staging.fill(bytes.len());
     }
 
     #[test]
