@@ -172,19 +172,41 @@ static void rights_of_queue_pairs(void)
     expect_status(&base, pair.a, IBV_WC_REM_ACCESS_ERR);
 }
 
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* The sender waits for the timer of its peer, once and `rnr_retry` times again; its own timer is shorter. */
 static void no_receive(void)
 {
     struct base base = open_base(64);
     struct ibv_sge from = sge(&base, 0, 64), to = sge(&base, BYTES, 64);
-    struct pair pair = connect_pair(&base, plain(&base), ALL_RIGHTS, 2);
-    exchange(&base, pair);
-    EXPECT(post(pair.a, IBV_WR_SEND, 0, &from, 1, 0, 0), 0);
-    EXPECT(post(pair.a, IBV_WR_SEND, 0, &from, 1, 0, 0), 0);
-    expect_status(&base, pair.a, IBV_WC_RNR_RETRY_EXC_ERR);
-    expect_status(&base, pair.a, IBV_WC_WR_FLUSH_ERR);
-    EXPECT(state(pair.a), IBV_QPS_ERR);
+    /* By the numbers of the architecture, in seconds; 0.1 at least. */
+    struct {
+        int rnr_retry, min_rnr_timer;
+        double least;
+    } tried[] = {{0, SHORT_TIMER, 0.1}, {0, 0, 0.65536}, {0, 29, 0.24576}, {1, 29, 0.49152}, {6, 25, 0.43008}};
+    for (size_t at = 0; at < sizeof tried / sizeof *tried; at++) {
+        struct pair pair = connect_pair_with(&base, plain(&base), ALL_RIGHTS, tried[at].rnr_retry,
+                                             tried[at].min_rnr_timer);
+        exchange(&base, pair);
+        double began = seconds();
+        EXPECT(post(pair.a, IBV_WR_SEND, 0, &from, 1, 0, 0), 0);
+        EXPECT(post(pair.a, IBV_WR_SEND, 0, &from, 1, 0, 0), 0);
+        expect_status(&base, pair.a, IBV_WC_RNR_RETRY_EXC_ERR);
+        double took = seconds() - began;
+        if (took < tried[at].least)
+            printf("rnr_retry %d, min_rnr_timer %d: %f s, not %f\n", tried[at].rnr_retry, tried[at].min_rnr_timer,
+                   took, tried[at].least);
+        REQUIRE(took >= tried[at].least);
+        expect_status(&base, pair.a, IBV_WC_WR_FLUSH_ERR);
+        EXPECT(state(pair.a), IBV_QPS_ERR);
+    }
     /* 7: for ever. */
-    pair = connect_pair(&base, plain(&base), ALL_RIGHTS, 7);
+    struct pair pair = connect_pair(&base, plain(&base), ALL_RIGHTS, 7);
     EXPECT(post(pair.a, IBV_WR_SEND, 0, &from, 1, 0, 0), 0);
     struct ibv_wc wc;
     for (int turn = 0; turn < 300; turn++) {

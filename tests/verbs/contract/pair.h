@@ -86,17 +86,25 @@ static inline int to_init(struct ibv_qp *qp, int rights)
     return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-static inline int to_rtr(struct ibv_qp *qp, union ibv_gid gid, uint32_t number)
+/* The number of a timer for missing receives: 0.64 ms. */
+#define SHORT_TIMER 12
+
+static inline int to_rtr_with(struct ibv_qp *qp, union ibv_gid gid, uint32_t number, int min_rnr_timer)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = number};
     attr.max_dest_rd_atomic = 16;
-    attr.min_rnr_timer = 12;
+    attr.min_rnr_timer = min_rnr_timer;
     attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1};
     attr.ah_attr.grh.dgid = gid;
     attr.ah_attr.grh.hop_limit = 1;
     return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static inline int to_rtr(struct ibv_qp *qp, union ibv_gid gid, uint32_t number)
+{
+    return to_rtr_with(qp, gid, number, SHORT_TIMER);
 }
 
 static inline int to_rts(struct ibv_qp *qp, int rnr_retry)
@@ -108,18 +116,24 @@ static inline int to_rts(struct ibv_qp *qp, int rnr_retry)
                              IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-/* `rights`: of peers of `b`. */
-static inline struct pair connect_pair(struct base *base, struct ibv_qp_init_attr init, int rights, int rnr_retry)
+/* `rights`: of peers of `b`; `min_rnr_timer`: of `b`. */
+static inline struct pair connect_pair_with(struct base *base, struct ibv_qp_init_attr init, int rights, int rnr_retry,
+                                            int min_rnr_timer)
 {
     struct pair pair = {ibv_create_qp(base->pd, &init), ibv_create_qp(base->pd, &init)};
     REQUIRE(pair.a != NULL && pair.b != NULL);
     EXPECT(to_init(pair.a, ALL_RIGHTS), 0);
     EXPECT(to_init(pair.b, rights), 0);
     EXPECT(to_rtr(pair.a, base->gid, pair.b->qp_num), 0);
-    EXPECT(to_rtr(pair.b, base->gid, pair.a->qp_num), 0);
+    EXPECT(to_rtr_with(pair.b, base->gid, pair.a->qp_num, min_rnr_timer), 0);
     EXPECT(to_rts(pair.a, rnr_retry), 0);
     EXPECT(to_rts(pair.b, rnr_retry), 0);
     return pair;
+}
+
+static inline struct pair connect_pair(struct base *base, struct ibv_qp_init_attr init, int rights, int rnr_retry)
+{
+    return connect_pair_with(base, init, rights, rnr_retry, SHORT_TIMER);
 }
 
 static inline struct ibv_sge sge(const struct base *base, size_t offset, uint32_t length)

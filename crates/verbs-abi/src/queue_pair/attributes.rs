@@ -27,12 +27,17 @@ pub(crate) struct Target {
     pub(crate) send_psn: Option<u32>,
     pub(crate) kind: u8,
     pub(crate) path_mtu: u8,
+    /// `min_rnr_timer`: how long the other end waits before it sends again what found no receive here. 0 to 31.
+    pub(crate) rnr_timer: u8,
     pub(crate) initiator_depth: u8,
     pub(crate) responder_resources: u8,
 }
 
 /// With this many requests under way a program wants throughput: short requests wait for each other.
 const BATCHES_FROM: usize = 8;
+
+/// The largest number of a timer for receives that are missing.
+const RNR_TIMERS: u8 = 31;
 
 /// What a change of attributes asks to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +73,7 @@ impl QueuePair {
         }
         self.state.store(to, Ordering::Release);
         drop(attributes);
-        if mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER) != 0 {
+        if mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_RNR_RETRY) != 0 {
             self.apply_terms();
         }
         if (from, to) == (IBV_QPS_RTS, IBV_QPS_SQD) && change.en_sqd_async_notify != 0 {
@@ -124,15 +129,16 @@ impl QueuePair {
     /// Has its connection keep to the attributes as they are now.
     fn apply_terms(&self) {
         let post = lock(&self.post);
-        [&post.connection, &post.echo].into_iter().flatten().for_each(|connection| self.apply_terms_to(connection));
+        let connections = [&post.connection, &post.echo].into_iter().flatten();
+        connections.for_each(|connection| self.apply_terms_to(connection, post.peer_timer));
     }
 
-    /// What peers may do, and how long they may be without a receive.
-    pub(super) fn apply_terms_to(&self, connection: &Connection) {
+    /// What peers may do, and how long they may be without a receive, by the number of the peer's timer.
+    pub(super) fn apply_terms_to(&self, connection: &Connection, peer_timer: u8) {
         let attributes = *lock(&self.attributes);
         connection.set_peer_rights(crate::memory::peer_rights(attributes.qp_access_flags));
         connection.batch_doorbells(BATCHES_FROM);
-        connection.set_receive_wait(receive_wait(attributes.rnr_retry, attributes.min_rnr_timer));
+        connection.set_receive_wait(receive_wait(attributes.rnr_retry, peer_timer));
     }
 
     /// Its attributes.
@@ -163,23 +169,24 @@ impl QueuePair {
             send_psn: may_send.then_some(attributes.sq_psn & 0xff_ffff),
             kind: self.parts.kind as u8,
             path_mtu: attributes.path_mtu as u8,
+            rnr_timer: attributes.min_rnr_timer & RNR_TIMERS,
             initiator_depth: attributes.max_rd_atomic,
             responder_resources: attributes.max_dest_rd_atomic,
         })
     }
 }
 
-/// How long a message waits for a receive of the peer: `retries` times the peer's timer, at least 100 ms. The peer's
-/// timer is not known here; nearly all programs set the same on both sides. `None` for 7 retries: without a limit.
+/// How long a message waits for a receive of the peer: the peer's timer for the first attempt and for each of the
+/// `retries`, at least 100 ms. `None` for 7 retries: without a limit.
 fn receive_wait(retries: u8, timer: u8) -> Option<Duration> {
     const SHORTEST: Duration = Duration::from_millis(100);
-    (retries < 7).then(|| (rnr_timer(timer) * u32::from(retries)).max(SHORTEST))
+    (retries < 7).then(|| (rnr_timer(timer) * (u32::from(retries) + 1)).max(SHORTEST))
 }
 
 /// The time that a number of the timer for receives that are missing stands for (InfiniBand architecture, volume 1,
 /// section 9.7.5.2.8, table 45).
 fn rnr_timer(number: u8) -> Duration {
-    let microseconds = match number & 31 {
+    let microseconds = match number & RNR_TIMERS {
         0 => 655_360,
         1 => 10,
         even if even % 2 == 0 => 10 << (even / 2),
@@ -226,7 +233,8 @@ mod tests {
             assert_eq!(rnr_timer(number), Duration::from_micros(microseconds), "{number}");
         }
         assert_eq!(receive_wait(7, 12), None);
-        assert_eq!(receive_wait(0, 0), Some(Duration::from_millis(100)), "at least");
-        assert_eq!(receive_wait(6, 31), Some(Duration::from_micros(6 * 491_520)));
+        assert_eq!(receive_wait(0, 1), Some(Duration::from_millis(100)), "at least");
+        assert_eq!(receive_wait(0, 31), Some(Duration::from_micros(491_520)), "no retry: one attempt");
+        assert_eq!(receive_wait(6, 31), Some(Duration::from_micros(7 * 491_520)));
     }
 }

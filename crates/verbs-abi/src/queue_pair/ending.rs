@@ -38,7 +38,7 @@ impl QueuePair {
         let (domain, depth) = (&self.parts.domain.domain, self.parts.cap.max_send_wr);
         let owner = std::sync::Arc::clone(self) as std::sync::Arc<dyn Owner>;
         let connection = self.parts.nic.queue_pair(domain, &self.receive_queue(), depth, owner)?;
-        self.apply_terms_to(&connection);
+        self.apply_terms_to(&connection, 0);
         Ok(connection)
     }
 
@@ -49,7 +49,7 @@ impl QueuePair {
             return Some(connection);
         }
         // They may have changed since it was made.
-        self.apply_terms_to(&connection);
+        self.apply_terms_to(&connection, post.peer_timer);
         post.connection = Some(connection);
         None
     }
@@ -60,18 +60,22 @@ impl QueuePair {
         if post.is_gone || !self.is_receiving() || post.echo.is_some() {
             return Some(connection);
         }
-        self.apply_terms_to(&connection);
+        self.apply_terms_to(&connection, post.peer_timer);
         post.echo = Some(connection);
         None
     }
 
-    /// How the attempt to connect has gone. One that has come to nothing is taken from it.
-    pub(crate) fn check_attempt(&self) -> Fate {
+    /// How the attempt to connect has gone. One that has come to nothing is taken from it. `timer_of` finds the number
+    /// of the peer's timer for missing receives in what the peer has said of itself.
+    pub(crate) fn check_attempt(&self, timer_of: impl FnOnce(&[u8]) -> Option<u8>) -> Fate {
         let mut post = lock(&self.post);
         let Some(connection) = &post.connection else { return Fate::Settled };
         match connection.state() {
             _ if post.is_ready => Fate::Settled,
             State::Ready => {
+                let peer_timer = connection.info().and_then(|info| timer_of(&info.private_data)).unwrap_or(0);
+                self.apply_terms_to(connection, peer_timer);
+                post.peer_timer = peer_timer;
                 self.flush_backlog(&mut post);
                 Fate::Settled
             }

@@ -84,6 +84,8 @@ struct Post {
     is_ready: bool,
     /// Destroyed: no connection may be given to it any more.
     is_gone: bool,
+    /// The number of the timer of the peer ([`Target::rnr_timer`]), once there is a connection.
+    peer_timer: u8,
     /// Posted while there was no connection.
     backlog: VecDeque<Waiting>,
     /// Since when there is work and no connection.

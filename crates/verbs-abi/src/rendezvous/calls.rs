@@ -230,7 +230,7 @@ impl Calls {
             queue_pair.give_up();
             return false;
         }
-        match queue_pair.check_attempt() {
+        match queue_pair.check_attempt(|said| Some(Record::parse(said)?.from.rnr_timer)) {
             Fate::Pending => {
                 *under_way += usize::from(queue_pair.target().is_some_and(|target| calls(&target)));
                 return true;

@@ -10,7 +10,7 @@
 //! | 48-51 | PSN that the sender expects (`rq_psn`) |
 //! | 52-55 | PSN that the sender begins with (`sq_psn`); the top bit: it is known yet |
 //! | 56 | type of the queue pair, as libibverbs numbers them |
-//! | 57 | path MTU, as libibverbs numbers them |
+//! | 57 | low 3 bits: path MTU, as libibverbs numbers them; the others: `min_rnr_timer` of the sender |
 //! | 58 | initiator depth |
 //! | 59 | responder resources |
 //! | 60-63 | random, tells one call from another |
@@ -24,6 +24,8 @@ use crate::queue_pair::Target;
 const MAGIC: [u8; 7] = *b"WEFTVRB";
 const VERSION: u8 = 1;
 const KNOWN: u32 = 1 << 31;
+/// Bits of the path MTU; above them is the number of the timer.
+const MTU_BITS: u32 = 3;
 
 /// One end, as the other is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +112,7 @@ impl Record {
             bytes[at..at + 4].copy_from_slice(&number.to_be_bytes());
         }
         bytes[56] = from.kind;
-        bytes[57] = from.path_mtu;
+        bytes[57] = from.path_mtu | from.rnr_timer << MTU_BITS;
         bytes[58] = from.initiator_depth;
         bytes[59] = from.responder_resources;
         bytes
@@ -137,7 +139,8 @@ impl Record {
                 receive_psn: number(48),
                 send_psn: (send_psn & KNOWN != 0).then_some(send_psn & !KNOWN),
                 kind: bytes[56],
-                path_mtu: bytes[57],
+                path_mtu: bytes[57] & ((1 << MTU_BITS) - 1),
+                rnr_timer: bytes[57] >> MTU_BITS,
                 initiator_depth: bytes[58],
                 responder_resources: bytes[59],
             },
@@ -178,6 +181,7 @@ mod tests {
             send_psn: Some(7),
             kind: 2,
             path_mtu: 3,
+            rnr_timer: 17,
             initiator_depth: 16,
             responder_resources: 128,
         }
@@ -203,7 +207,7 @@ mod tests {
         assert_eq!(&bytes[..8], b"WEFTVRB\x01");
         assert_eq!(&bytes[18..24], &[0xff, 0xff, 192, 0, 2, 1]);
         assert_eq!(&bytes[40..56], &[0, 0x12, 0x34, 0x56, 0, 0x65, 0x43, 0x21, 0, 0xab, 0xcd, 0xef, 0x80, 0, 0, 7]);
-        assert_eq!(&bytes[56..], &[2, 3, 16, 128, 0xde, 0xad, 0xbe, 0xef]);
+        assert_eq!(&bytes[56..], &[2, 17 << 3 | 3, 16, 128, 0xde, 0xad, 0xbe, 0xef]);
         assert_eq!(Record::parse(&bytes), Some(record));
     }
 
