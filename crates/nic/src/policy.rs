@@ -8,7 +8,7 @@
 //! | empty polls in a row | the thread that polls | [`YieldPolicy`], [`arming`] |
 //! | how long a yield took | the clock, before and after | [`YieldPolicy`] |
 //! | how long ago the last poll was | the clock | [`SpinPolicy`] |
-//! | how waits ended, whether callers wait | the threads that wait | [`SpinHistory`], [`WaiterHint`] |
+//! | how waits ended, whether callers wait | the threads that wait | [`SpinHistory`], [`WaiterHint`], [`Linger`] |
 //! | how long ago the last visit of a caller was | the engine's thread | [`TakeOver`] |
 //! | runnable threads, how long the caller's thread waited | the kernel ([`weft_base::Watch`]) | [`Pressure`] |
 //!
@@ -16,10 +16,12 @@
 //! |---|---|---|---|
 //! | something was done | polls on | polls on | runs on |
 //! | nothing is there | yields after 8 empty polls | the same, for `spin`; then it sleeps | sleeps |
+//! | something was there just now, no caller | | | polls for `spin` |
+//! | the same, more runnable threads than processors | | | sleeps |
 //! | a yield took less than 2 us | yields half as often | the same | |
 //! | a yield took longer | yields twice as often | the same | |
 //! | a yield took 2 ms: a thread computes | hands over, then yields | sleeps at once for 100 ms | takes over at once |
-//! | 8 waits ended in a sleep | | sleeps at once, but each 16th time | |
+//! | 8 waits ended in a sleep | | sleeps at once, but each 16th time | the same |
 //! | a caller waits, with `Progress::Thread` | | | polls for `spin` |
 //! | no caller has come for `away` | | | takes over |
 //! | no caller has come, oversubscribed | does not hand over | | takes over after 50 ms |
@@ -32,12 +34,14 @@
 
 pub(crate) mod arming;
 pub(crate) mod constants;
+mod linger;
 mod pressure;
 mod spin;
 mod starved;
 mod take_over;
 mod yielding;
 
+pub(crate) use linger::Linger;
 pub(crate) use pressure::Pressure;
 pub(crate) use spin::{Next, SpinHistory, SpinPolicy, WaiterHint};
 pub(crate) use starved::Starved;

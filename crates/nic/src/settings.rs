@@ -139,7 +139,8 @@ pub struct Settings {
     /// peer's engine copies them from this process's memory to their place. Shorter ones go through the ring.
     /// [`u32::MAX`]: all do.
     pub lend_threshold: u32,
-    /// How long a waiting thread spins before it sleeps.
+    /// How long a waiting thread spins before it sleeps, and with [`Settings::adaptive`] the NIC's thread when it has
+    /// found something and no caller is there.
     pub spin: Duration,
     /// How long a connection may take from the first packet to the end of MPA's start-up, before it fails.
     pub start_timeout: Duration,

@@ -19,6 +19,8 @@ pub(crate) struct Pressure {
     read_at: Option<Time>,
     is_oversubscribed: bool,
     is_full: bool,
+    /// This process may use more than one processor.
+    has_several: bool,
     /// The last reading alone: one does not change [`Pressure::is_full`].
     was_full: bool,
     /// The caller's thread, when the present window began, and its times then.
@@ -39,6 +41,7 @@ impl Pressure {
             self.is_full = seen;
         }
         self.was_full = seen;
+        self.has_several = run_queue.is_some_and(|queue| queue.usable > 1);
         self.is_oversubscribed = match run_queue.filter(|queue| queue.usable >= queue.processors) {
             Some(queue) => queue.runnable > RUNNABLE_EACH * queue.processors + RUNNABLE_MORE,
             None => self.caller_waits(now, caller, watch),
@@ -55,6 +58,12 @@ impl Pressure {
     /// takes then it takes from another thread.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Whether the NIC's thread takes a processor from no other thread, by the last reading: where it is in doubt, it
+    /// does.
+    pub(crate) fn has_room(&self) -> bool {
+        self.has_several && !self.was_full
     }
 
     /// Whether the caller's thread waited for more than half of the last window, and more than [`WAITED_PER_RAN`] times

@@ -18,14 +18,14 @@ pub(crate) struct SpinHistory {
 
 impl SpinHistory {
     /// Something came within the time for polls.
-    fn pays(&self) {
+    pub(super) fn pays(&self) {
         if self.empty.load(Ordering::Relaxed) != 0 {
             self.empty.store(0, Ordering::Relaxed);
         }
     }
 
     /// Nothing came within that time, with polls or without.
-    fn was_empty(&self) {
+    pub(super) fn was_empty(&self) {
         let empty = self.empty.load(Ordering::Relaxed);
         // It stays above the threshold, and goes round.
         let next = if empty < EMPTY_WAITS + RETRY_WAITS { empty + 1 } else { EMPTY_WAITS };
@@ -33,7 +33,7 @@ impl SpinHistory {
     }
 
     /// Whether to poll now.
-    fn is_worth_polling(&self) -> bool {
+    pub(super) fn is_worth_polling(&self) -> bool {
         let empty = self.empty.load(Ordering::Relaxed);
         empty < EMPTY_WAITS || empty == EMPTY_WAITS + RETRY_WAITS
     }

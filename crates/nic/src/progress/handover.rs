@@ -37,7 +37,7 @@ use core::time::Duration;
 use weft_base::{Time, Watch};
 
 use crate::policy::constants::TURNS_AT_A_PLACE;
-use crate::policy::{Pressure, TakeOver};
+use crate::policy::{Linger, Pressure, TakeOver};
 
 /// A sequentially consistent flag: an atomic, or a model checker's stand-in for one.
 pub(crate) trait Flag {
@@ -139,12 +139,14 @@ pub(crate) struct Handover<F = AtomicBool> {
     recall: F,
     /// How long callers may be away, and what the thread has learned of them.
     policy: TakeOver,
+    /// How long the thread polls when it has found something.
+    linger: Linger,
 }
 
 impl<F: Flag> Handover<F> {
-    /// By this policy.
-    pub(crate) fn new(policy: TakeOver) -> Self {
-        Self { present: F::new(false), recall: F::new(false), policy }
+    /// By this policy. The thread sleeps when nothing is left to do, and polls for `spin` before that.
+    pub(crate) fn new(policy: TakeOver, spin: Duration) -> Self {
+        Self { present: F::new(false), recall: F::new(false), policy, linger: Linger::new(spin) }
     }
 
     /// How long callers may be away.
@@ -257,6 +259,9 @@ impl<F: Flag> Handover<F> {
             if hold.turn() {
                 worked = true;
                 turns += 1;
+                self.linger.found(slot.now());
+            } else if self.linger.polls_on(slot.now(), pressure.has_room()) {
+                core::hint::spin_loop();
             } else if let Some(longest) = self.guard(&mut hold, watch) {
                 self.policy.adapt(worked);
                 return longest;
@@ -299,6 +304,8 @@ impl<F: Flag> Handover<F> {
     }
 }
 
+#[cfg(test)]
+mod lingering;
 #[cfg(test)]
 mod shared_core;
 #[cfg(test)]

@@ -116,13 +116,17 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
         watch: Arc<dyn Watch>,
         common: Arc<Common<C>>,
     ) -> Self {
-        let away = if common.settings.progress.caller_runs() { common.settings.away } else { Duration::ZERO };
+        let settings = &common.settings;
+        let away = if settings.progress.caller_runs() { settings.away } else { Duration::ZERO };
+        // A thread that does all the work polls while callers wait for it.
+        let lingers = settings.adaptive && settings.progress.caller_runs();
+        let spin = if lingers { settings.spin } else { Duration::ZERO };
         Self {
             index,
             engine: Mutex::new(Rank::Engine, engine),
             doorbell,
             watch,
-            handover: Handover::new(TakeOver::new(away, common.settings.adaptive)),
+            handover: Handover::new(TakeOver::new(away, settings.adaptive), spin),
             last_visit: AtomicU64::new(0),
             last_processor: AtomicU32::new(NONE),
             last_caller: AtomicU32::new(NONE),

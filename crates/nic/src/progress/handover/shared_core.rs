@@ -48,7 +48,7 @@ impl Core {
     fn new(is_adaptive: bool, is_prompt: bool) -> Self {
         Self {
             state: Mutex::default(),
-            handover: Handover::new(TakeOver::new(Duration::from_micros(200), is_adaptive)),
+            handover: Handover::new(TakeOver::new(Duration::from_micros(200), is_adaptive), Duration::ZERO),
             yields: YieldPolicy::new(is_adaptive),
             is_prompt,
         }

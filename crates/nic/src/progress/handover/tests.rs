@@ -226,7 +226,7 @@ fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
     let model = Arc::new(Model {
         world: World::default(),
         engine: Mutex::new(()),
-        handover: Handover::new(TakeOver::new(AWAY, true)),
+        handover: Handover::new(TakeOver::new(AWAY, true), PRESSURE_EVERY * 2),
         stop: ModelBool::new(false),
         looks: ModelNumber::new(3),
         readings: ModelNumber::new(0),
@@ -320,7 +320,7 @@ impl Watch for Told {
 /// not one a visit.
 #[test]
 fn the_first_caller_leaves_a_timer_behind() {
-    let handover = Handover::<AtomicBool>::new(TakeOver::new(AWAY, true));
+    let handover = Handover::<AtomicBool>::new(TakeOver::new(AWAY, true), Duration::ZERO);
     let told = Told::default();
     handover.depart(&told);
     assert!(told.0.lock().unwrap().is_empty(), "nobody has come");
@@ -337,7 +337,7 @@ fn the_first_caller_leaves_a_timer_behind() {
 /// Where callers never run the engine the thread is woken at once instead.
 #[test]
 fn letting_go_wakes_the_thread_where_callers_may_not_be_away() {
-    let handover = Handover::<AtomicBool>::new(TakeOver::new(Duration::ZERO, true));
+    let handover = Handover::<AtomicBool>::new(TakeOver::new(Duration::ZERO, true), Duration::ZERO);
     let told = Told::default();
     handover.heartbeat();
     handover.depart(&told);
@@ -348,7 +348,7 @@ fn letting_go_wakes_the_thread_where_callers_may_not_be_away() {
 /// A caller that yields to a thread that computes is away for a time slice: the NIC's thread is woken before it.
 #[test]
 fn a_caller_that_steps_aside_hands_over_but_not_where_the_wake_up_would_do_harm() {
-    let handover = Handover::<AtomicBool>::new(TakeOver::new(AWAY, true));
+    let handover = Handover::<AtomicBool>::new(TakeOver::new(AWAY, true), Duration::ZERO);
     let told = Told::default();
     let told_so_far = || told.0.lock().unwrap().clone();
     handover.step_aside(&told);
@@ -369,7 +369,8 @@ fn a_caller_that_steps_aside_hands_over_but_not_where_the_wake_up_would_do_harm(
 /// oversubscribed, and its thread took over after 50 ms.
 #[test]
 fn a_rank_pinned_to_a_processor_of_a_busy_host_is_served_after_the_usual_time() {
-    let worker = Visited { handover: Handover::new(TakeOver::new(AWAY, true)), system: Noted::default() };
+    let handover = Handover::new(TakeOver::new(AWAY, true), Duration::ZERO);
+    let worker = Visited { handover, system: Noted::default() };
     worker.handover.arrive(&worker.system);
     worker.system.set_packets(true);
     let mut pressure = Pressure::default();
@@ -446,7 +447,8 @@ impl EngineSlot for Visited {
 
 #[test]
 fn the_thread_that_gives_way_to_a_caller_leaves_a_timer_behind() {
-    let worker = Visited { handover: Handover::new(TakeOver::new(AWAY, true)), system: Noted::default() };
+    let handover = Handover::new(TakeOver::new(AWAY, true), Duration::ZERO);
+    let worker = Visited { handover, system: Noted::default() };
     worker.system.set_packets(true);
     let next = worker.handover.take_over(&worker, &worker.system, &mut Pressure::default());
     assert_eq!(next, None, "it sleeps until it is needed");
