@@ -128,6 +128,6 @@ pub(crate) const ALONE_AFTER: Duration = Duration::from_millis(16);
 
 // --- posting
 
-/// Short requests that wait for each other ([`QueuePair::batch_doorbells`](crate::QueuePair::batch_doorbells)) go out
+/// Requests that wait for each other ([`QueuePair::batch_doorbells`](crate::QueuePair::batch_doorbells)) go out
 /// when this many wait. Picked: a system call for sixteen is a sixteenth of one for each.
 pub(crate) const DOORBELL_BATCH: usize = 16;

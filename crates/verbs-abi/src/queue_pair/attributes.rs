@@ -33,7 +33,7 @@ pub(crate) struct Target {
     pub(crate) responder_resources: u8,
 }
 
-/// With this many requests under way a program wants throughput: short requests wait for each other.
+/// With this many requests under way a program wants throughput: requests wait for each other.
 const BATCHES_FROM: usize = 8;
 
 /// The largest number of a timer for receives that are missing.

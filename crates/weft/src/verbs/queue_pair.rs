@@ -109,9 +109,9 @@ impl QueuePair {
         self.queue_pair.set_receive_wait(wait);
     }
 
-    /// Batches doorbells from now on: while at least `from` requests are under way, a short one that is posted goes out
-    /// at the next poll, at the latest when sixteen wait or one that is under way completes. One system call carries
-    /// them all. `usize::MAX`, as at first: each goes out at once.
+    /// Batches doorbells from now on: while at least `from` requests are under way, one that is posted goes out at the
+    /// next poll, at the latest when sixteen wait or one that is under way completes. One system call carries as many
+    /// as fit. `usize::MAX`, as at first: each goes out at once.
     pub fn batch_doorbells(&self, from: usize) {
         self.queue_pair.batch_doorbells(from);
     }

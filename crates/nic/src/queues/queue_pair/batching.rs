@@ -1,4 +1,4 @@
-//! Batches of doorbells: short requests that are posted while others are under way wait for each other.
+//! Batches of doorbells: requests that are posted while others are under way wait for each other.
 
 use core::sync::atomic::{Ordering, fence};
 
@@ -9,23 +9,20 @@ use super::{AGREED_RECEIPTS, QueuePair};
 use crate::error::PostError;
 use crate::ids::ConnectionHandle;
 
-/// Most bytes of a request that waits for others.
-const MOST_BATCHED: u32 = 1024;
-
 impl QueuePair {
-    /// Batches doorbells from now on: while at least this many requests are under way, a short one that is posted goes
-    /// out at the next poll, or with others when a batch is full ([`Nic::post_one`](crate::Nic::post_one)). A program
-    /// that has so much under way polls, so the wait is short; and what is under way ends, which is a turn too. At
-    /// first no request waits.
+    /// Batches doorbells from now on: while at least this many requests are under way, one that is posted goes out
+    /// at the next poll, or with others when a batch is full ([`Nic::post_one`](crate::Nic::post_one)). A program that
+    /// has so much under way polls, so the wait is short; and what is under way ends, which is a turn too. Long
+    /// requests wait as well: what goes out together shares system calls and the last packet of each. At first no
+    /// request waits.
     pub fn batch_doorbells(&self, from: usize) {
         self.batches_from.store(from, Ordering::Relaxed);
     }
 
     /// Whether a request that is posted now may wait for others.
     #[inline]
-    pub(crate) fn may_wait(&self, request: &SendRequest) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         self.sends_under_way.load(Ordering::Relaxed) >= self.batches_from.load(Ordering::Relaxed)
-            && (request.operation.is_answered() || request.operation.short_payload(MOST_BATCHED).is_some())
     }
 
     /// Puts a request that may wait into the queue. Returns the connection whose doorbell is to be rung, and how many
