@@ -73,6 +73,8 @@ impl Calls {
         let mut is_closing = false;
         loop {
             let pause = self.pause(is_closing);
+            // The NIC takes this thread for a caller that comes back, and would wait for it.
+            self.shared.nic.context.watch_again();
             let rung = self.shared.nic.bell().wait(pause);
             if !rung.is_empty() {
                 self.asked = 0;
