@@ -74,9 +74,9 @@ impl Domain {
     }
 }
 
-/// STags are random numbers of our own making, so they spread as they are.
+/// STags, and numbers of the NIC's queue pairs, are of our own making: they spread as they are.
 #[derive(Default)]
-struct KeyHasher(u64);
+pub(crate) struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {

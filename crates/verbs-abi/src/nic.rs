@@ -1,6 +1,7 @@
 //! The NIC of the process: all open devices use the same one. What ends there is told to the queue pair that it is of.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use weft::verbs::{
 };
 
 use crate::border::lock;
+use crate::memory::KeyHasher;
 
 /// Whom the NIC tells of what has ended. It is called by whoever runs the NIC, under its locks: it can't use the NIC.
 pub(crate) trait Owner: Send + Sync {
@@ -95,7 +97,7 @@ impl Nic {
 /// Who each queue pair of the NIC belongs to.
 #[derive(Default)]
 struct Owners {
-    by_number: RwLock<HashMap<u32, Arc<dyn Owner>>>,
+    by_number: RwLock<HashMap<u32, Arc<dyn Owner>, BuildHasherDefault<KeyHasher>>>,
     bell: Bell,
 }
 
