@@ -1,9 +1,9 @@
 //! Code of the application that the NIC calls, and what it can't do there.
 //!
-//! The thread that runs an engine holds its lock while it calls [`crate::Completions::complete`], and while it asks
-//! whether a wait is over ([`crate::Nic::wait_until`]). Code that is called so must not wait for an engine: its own
-//! thread holds the one, and the callback of another NIC may hold the other and wait for the first. So a flag of the
-//! thread says that it is in a callback, of whichever NIC, and every call that takes an engine reads the flag first.
+//! The thread that runs an engine holds its lock while it calls [`crate::Completions::complete`], and while it checks
+//! whether a wait is over ([`crate::Nic::wait_until`]). Such code must not wait for an engine: its own thread holds the
+//! one, and the callback of another NIC may hold the other and wait for the first. So a flag of the thread says that it
+//! is in a callback, of whichever NIC, and every call that takes an engine reads the flag first.
 
 use core::cell::Cell;
 
@@ -11,8 +11,8 @@ thread_local! {
     static RUNS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is in a callback: in [`crate::Completions::complete`] of any NIC, or in what a waiting
-/// call asks. Calls that need the NIC fail there, or do nothing.
+/// Whether the calling thread is in a callback: in [`crate::Completions::complete`] of any NIC, or in the condition of
+/// a waiting call. Calls that need the NIC fail there, or do nothing.
 #[must_use]
 pub fn in_callback() -> bool {
     RUNS.get()

@@ -95,13 +95,13 @@ counters! {
     lost_datagrams,
     /// Edge: of these, acknowledged later after all.
     late_datagrams,
-    /// Edge: segments that were sent again.
+    /// Edge: segments that were retransmitted.
     repeated_segments,
-    /// Edge: datagrams that sockets of peers had no room for, as the peers say.
+    /// Edge: datagrams that sockets of peers had no room for, as the peers report.
     overflowed_datagrams,
-    /// Edge: datagrams that arrived with a mark of congestion, as the peers say.
+    /// Edge: datagrams that arrived with a mark of congestion, as the peers report.
     congestion_marks,
-    /// Edge: segments that came with a damaged payload; they come again.
+    /// Edge: segments that came with a damaged payload; they are retransmitted.
     damaged_segments,
     /// Edge: rails beside the first that were proved, and carry data.
     rails_opened,
@@ -117,11 +117,11 @@ counters! {
     violations,
     /// Streams that ended with a Terminate from the peer.
     remote_errors,
-    /// Streams that broke: a reset, or a peer that was not heard of in time.
+    /// Streams that broke: a reset, or a peer that timed out.
     lost_streams,
     /// Streams that ended with another error found here.
     local_errors,
-    /// Connections that came to nothing before they stood.
+    /// Connections that failed before they were established.
     failed_starts,
     /// Turns of the event loop that calling threads ran.
     caller_turns,
@@ -139,7 +139,7 @@ counters! {
     take_overs,
     /// Times that a thread of the NIC called for the caller.
     summons,
-    /// Messages that endpoints were asked to send.
+    /// Messages that applications have posted to endpoints.
     endpoint_sends,
     /// Payload bytes of these.
     endpoint_sent_bytes,
@@ -147,16 +147,15 @@ counters! {
     endpoint_receives,
     /// Payload bytes of these, as far as there was room for them.
     endpoint_received_bytes,
-    /// Writes and reads that endpoints were asked for.
+    /// Writes and reads that applications have posted to endpoints.
     endpoint_transfers,
     /// Payload bytes of these.
     endpoint_transfer_bytes,
-    /// Atomic operations that endpoints were asked for.
+    /// Atomic operations that applications have posted to endpoints.
     endpoint_atomics,
     /// Atomic operations that endpoints have executed for their peers because RFC 7306 does not have them.
     endpoint_calls,
-    /// Packets that endpoints have sent: RDMAP Sends with one message or several, or with what the protocols say to
-    /// each other.
+    /// Packets that endpoints have sent: RDMAP Sends with one message or several, or with packets of the protocols.
     endpoint_packets,
     /// Packets among these for which no work request was needed.
     passed_packets_sent,

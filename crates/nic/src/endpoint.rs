@@ -1,4 +1,4 @@
-//! A message endpoint as the layers above hold it: each call takes the engine that the endpoint stands on.
+//! A message endpoint as the layers above hold it: each call takes the engine that the endpoint is on.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     }
 
     /// Whether a peer runs on this host: the same boot of the same machine, in the same network namespace. `None` while
-    /// the peer has not said where it runs, or does not know; and in a callback.
+    /// the peer has not announced where it runs, or does not know; and in a callback.
     #[must_use]
     pub fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
         self.with(|core, _| Ok(core.is_on_this_host(peer))).ok()?
@@ -222,7 +222,7 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     /// As [`MessageEndpoint::with`], for an endpoint that is being closed. Not in a callback.
     fn ask<R>(&self, act: impl FnOnce(&mut EndpointEngine, &mut Engine<N, C>) -> R) -> Option<R> {
         let worker = self.worker();
-        // Where callers run the engine they take it if no thread has it; else its thread must be told, for it may
+        // Where callers run the engine they take it if no thread has it; else they must command its thread, for it may
         // sleep.
         let visited = self.nic.settings().progress.caller_runs().then(|| worker.visit(Runner::Visitor)).flatten();
         let mut held = visited.unwrap_or_else(|| worker.command());

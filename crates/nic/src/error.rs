@@ -12,7 +12,7 @@ use crate::ids::State;
 use crate::offer::{MpaStartError, StartError, StartMisuse, Transport};
 use crate::settings::SettingsError;
 
-/// What a call from a callback is told.
+/// The error text of a call from a callback.
 const IN_CALLBACK: &str =
     "called from a callback, which holds the NIC: note there what is to be done, and do it when the callback is over";
 
@@ -31,7 +31,7 @@ pub enum Error {
     Depth {
         /// Which setting.
         name: &'static str,
-        /// What was asked for.
+        /// What was requested.
         asked: u64,
         /// The most that can be had.
         most: u64,
@@ -162,8 +162,8 @@ pub enum PostError {
     Forked,
     /// Called from a callback ([`crate::Completions::complete`] says what that is), which must not use a NIC.
     InCallback,
-    /// The queue pair has ended; nothing can be posted to it any more. [`QueuePair::error`] tells why; nothing, if
-    /// it was closed in order.
+    /// The queue pair has ended; nothing can be posted to it any more. [`QueuePair::error`] returns the reason; `None`
+    /// if it was closed in order.
     ///
     /// [`QueuePair::error`]: crate::QueuePair::error
     Ended,
@@ -288,8 +288,8 @@ pub enum ConnectionError {
         remote: SocketAddr,
         /// For how long.
         waited_for: Duration,
-        /// A host has taken the call there, and then said nothing, or too little: over TCP its connection, over Edge
-        /// by the word that it takes time.
+        /// A host has taken the call there, and then sent nothing, or too little: over TCP it has taken the connection,
+        /// over Edge it has announced that the answer is pending.
         is_connected: bool,
         /// By what it was called.
         transport: Transport,
@@ -347,8 +347,8 @@ impl From<MpaStartError> for ConnectionError {
     }
 }
 
-/// A caller whose set-up has failed before there was anything to decide: it said nothing in time, something that is
-/// none, or more than it may.
+/// A caller whose set-up has failed before there was anything to decide: it sent no request in time, something that is
+/// no request, or more than it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedStart {
     /// The caller.

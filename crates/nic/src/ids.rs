@@ -19,7 +19,7 @@ pub enum State {
     Closing = 3,
     /// Ended as it should: one side closed, nothing was lost.
     Closed = 4,
-    /// Ended by an error, which [`crate::QueuePair::error`] tells.
+    /// Ended by an error, which [`crate::QueuePair::error`] returns.
     Failed = 5,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct HandleCell(AtomicU64);
 impl HandleCell {
     const INDEX_BITS: u32 = 24;
     const VERSION_BITS: u32 = 32;
-    /// It does not fit. Versions of keys in use are odd, so none that fits looks like nothing.
+    /// It does not fit. Versions of keys in use are odd, so none that fits equals this value.
     const ELSEWHERE: u64 = u64::MAX;
 
     /// Shows another one.
@@ -97,7 +97,7 @@ impl HandleCell {
     }
 }
 
-/// A [`HandleCell`] can't say.
+/// A [`HandleCell`] does not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Elsewhere;
 
@@ -121,7 +121,7 @@ pub(crate) struct LinkKey(pub(crate) u32);
 pub(crate) struct UpperId {
     pub(crate) endpoint: usize,
     pub(crate) link: LinkKey,
-    /// The id that stands in the endpoint's address.
+    /// The id in the endpoint's address.
     pub(crate) id: u64,
 }
 

@@ -74,7 +74,7 @@ impl JobKey {
         code.map(Self).ok_or(KeyError::TooLong { length })
     }
 
-    /// The key with which a lower layer proves that it is of the job. It tells nothing of this one.
+    /// The key with which a lower layer proves that it is of the job. It reveals nothing of this one.
     pub(crate) fn of_lower(&self, layer: &[u8]) -> [u8; PROOF_LENGTH] {
         self.code(Use::Lower, [layer, &[]]).finalize().into_bytes().into()
     }

@@ -1,5 +1,5 @@
 //! What the two ends of a connection offer each other and agree on, in words that hold for every lower layer. What only
-//! one of them knows stands in a part of its own: [`MpaOffer`], [`LowerInfo`], [`LowerStartError`].
+//! one of them knows is in a part of its own: [`MpaOffer`], [`LowerInfo`], [`LowerStartError`].
 
 use core::fmt;
 use core::time::Duration;
@@ -27,8 +27,8 @@ pub enum Transport {
     /// To connect: shared memory where a program listens for that and can take it; else iWARP. To listen: both, at the
     /// same port number.
     SharedMemoryOrIwarp,
-    /// To connect: shared memory where a program listens for that; else Edge, and iWARP beside it if there is no
-    /// answer within 250 ms; the first that stands is kept. Where shared memory is declined, iWARP follows. To listen:
+    /// To connect: shared memory where a program listens for that; else Edge, and iWARP beside it if there is no answer
+    /// within 250 ms; the first that is established is kept. Where shared memory is declined, iWARP follows. To listen:
     /// all of them, at the same port number.
     SharedMemoryOrEdge,
     /// For endpoints: [`Self::SharedMemoryOrEdge`] to a host that shares two or more links with this one, and otherwise
@@ -37,7 +37,7 @@ pub enum Transport {
     Auto,
 }
 
-/// What a caller is told whose peer has no descriptors for it ([`Refusal::Exhausted`]).
+/// The text for a caller whose peer has no descriptors for it ([`Refusal::Exhausted`]).
 pub(crate) const NO_DESCRIPTORS: &str =
     "the process there has no file descriptors left for another connection: raise its limit (`ulimit -n`)";
 
@@ -110,22 +110,21 @@ impl Default for Offer {
 pub struct MpaOffer {
     /// CRCs on every frame. They are used when either side wants them.
     pub crc: bool,
-    /// Ask the peer for markers in what it sends (RFC 5044 section 4.3). Linux siw rejects that. Other spacings than
-    /// the standard's 512 bytes come about only with a peer that is Weft too and agrees to
-    /// [`Extensions::marker_spacing`]; any other peer is asked for the standard's.
+    /// Request markers in what the peer sends (RFC 5044 section 4.3). Linux siw rejects that. Other spacings than the
+    /// standard's 512 bytes come about only with a peer that is Weft too and agrees to [`Extensions::marker_spacing`];
+    /// from any other peer the standard's are requested.
     pub markers: Option<MarkerSpacing>,
-    /// Over Weft's own TCP on a raw link: ask for the standard's markers, so that frames are placed as their segments
-    /// come, and not kept until what is missing has come. Memory ends as if all had come in order all the same. Only
-    /// with
-    /// `crc`, by which markers are believed. A peer that rejects markers, as Linux siw does, takes the connection only
-    /// without this; then frames are placed in order. Other networks pay it no attention.
+    /// Over Weft's own TCP on a raw link: request the standard's markers, so that frames are placed as their segments
+    /// come, and not kept until what is missing has come. The final contents of memory are the same as with delivery in
+    /// order. Only with `crc`, by which markers are believed. A peer that rejects markers, as Linux siw does, takes the
+    /// connection only without this; then frames are placed in order. Other networks pay it no attention.
     pub early: bool,
     /// Active side: the revision of the request. Passive side: the highest to answer. 2 (RFC 6581), 1 (RFC 5044) or 0.
     pub revision: u8,
     /// Whether IRD and ORD are negotiated in revision 2. If not, both are what the offer says.
     pub negotiate_depths: bool,
     /// Peer-to-peer (RFC 6581). Active side: open with a message of one of these kinds, so that the passive side may
-    /// send first. Passive side: the kinds that are taken; with `None` peers that ask for it are rejected.
+    /// send first. Passive side: the kinds that are taken; with `None` peers that request it are rejected.
     pub ready_to_receive: Option<ReadyKinds>,
     /// What to do beyond the standard with a peer that is Weft too. To offer this, 12 bytes are added at the end of the
     /// private data.
@@ -136,8 +135,8 @@ pub struct MpaOffer {
 }
 
 impl Default for MpaOffer {
-    /// Revision 2 with CRC, without markers unless they let frames be placed early, peer-to-peer not asked for and not
-    /// taken, no extensions.
+    /// Revision 2 with CRC, without markers unless they let frames be placed early, peer-to-peer neither requested nor
+    /// accepted, no extensions.
     fn default() -> Self {
         let weft_mpa::Offer {
             receive_markers,
@@ -176,8 +175,8 @@ pub struct ConnectionInfo {
     pub atomics_and_immediates: bool,
     /// Whether requests may have fences among their flags ([`weft_rdmap::RequestFlags`]): always over Edge between
     /// peers of this version, over shared memory, and over iWARP as long as no markers are sent, for then bytes are
-    /// placed in the order in which they come. With markers the peer may place them as they come, and is not to be told
-    /// otherwise.
+    /// placed in the order in which they come. With markers the peer may place them as they come, and cannot be made to
+    /// do otherwise.
     pub fences: bool,
     /// The peer application's private data.
     pub private_data: Vec<u8>,
@@ -223,24 +222,24 @@ pub struct MpaInfo {
     pub extensions: Extensions,
 }
 
-/// What an incoming connection says of itself.
+/// What an incoming connection announces of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
     /// The caller.
     pub remote: SocketAddr,
-    /// The address that was asked.
+    /// The address that was called.
     pub local: SocketAddr,
     /// MPA revision of the request, if it came by MPA.
     pub mpa_revision: Option<u8>,
-    /// The peer's IRD, [`NOT_NEGOTIATED`] when it does not say.
+    /// The peer's IRD, [`NOT_NEGOTIATED`] when it announces none.
     pub peer_ird: u16,
-    /// The peer's ORD, [`NOT_NEGOTIATED`] when it does not say.
+    /// The peer's ORD, [`NOT_NEGOTIATED`] when it announces none.
     pub peer_ord: u16,
     /// The peer application's private data.
     pub private_data: Vec<u8>,
 }
 
-/// The caller asks for a connection that cannot be.
+/// The caller requests a connection that is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartMisuse {
@@ -251,7 +250,7 @@ pub enum StartMisuse {
         /// Bytes that fit.
         limit: usize,
     },
-    /// What is asked of MPA contradicts itself, or is unknown to it.
+    /// The settings of MPA contradict each other, or MPA does not know them.
     Mpa(MpaStartMisuse),
 }
 

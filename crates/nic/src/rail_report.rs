@@ -1,4 +1,4 @@
-//! What others are told of a rail, as numbers for a board.
+//! What is reported of a rail, as numbers for a board.
 
 use core::time::Duration;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -21,7 +21,7 @@ pub enum RailState {
 /// Why a rail carries no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Out {
-    /// It is being asked whether the peer is found there.
+    /// It is being validated: a challenge checks whether the peer is there.
     Asked,
     /// The peer does not answer on it, and does on others.
     Silent,
@@ -74,7 +74,7 @@ pub struct RailReport {
     pub received_bytes: u64,
 }
 
-/// What the numbers of a row say; another order, or other numbers, is another format.
+/// The meaning of the numbers of a row; another order, or other numbers, is another format.
 const STATES: [RailState; 4] = [RailState::Closed, RailState::Proving, RailState::Live, RailState::Silent];
 const OUTS: [Out; 5] = [Out::Asked, Out::Silent, Out::PeerSilent, Out::Unanswered, Out::Withdrawn];
 
@@ -82,7 +82,7 @@ const OUTS: [Out; 5] = [Out::Asked, Out::Silent, Out::PeerSilent, Out::Unanswere
 const IS_THERE: u64 = 1 << 16;
 
 impl RailReport {
-    /// Says what [`RailReport::words`] mean. It changes with them.
+    /// The version of the format of [`RailReport::words`]. It changes with it.
     pub const FORMAT: u32 = 1;
     /// Numbers of a rail.
     pub const WORDS: usize = 20;
@@ -129,8 +129,8 @@ impl RailReport {
         ]
     }
 
-    /// What numbers of [`RailReport::FORMAT`] say. `None` where they can't be those of a rail. What is no letter or
-    /// sign of ASCII in the name of the interface becomes `?`.
+    /// The report that numbers of [`RailReport::FORMAT`] describe. `None` where they can't be those of a rail. What is
+    /// no letter or sign of ASCII in the name of the interface becomes `?`.
     #[must_use]
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let words: &[u64; Self::WORDS] = words.try_into().ok()?;

@@ -71,7 +71,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         Ok(Stream::new(worker.index, made))
     }
 
-    /// Whether a stream stands. If it does not yet, wait until it is writable.
+    /// Whether a stream is established. If it is not yet, wait until it is writable.
     ///
     /// # Errors
     /// The connect failed.
@@ -98,7 +98,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         Ok(self.worker_at(stream.worker).command().send_stream(stream.key, bytes)?)
     }
 
-    /// Sends what was taken, then the end. Receiving goes on.
+    /// Sends what was taken, then the end. Receiving continues.
     ///
     /// # Errors
     /// This thread may not use the NIC.
@@ -137,7 +137,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// The next stream that waits to be accepted, if one does.
     ///
     /// # Errors
-    /// A limit is reached, or the operating system refused; the listener still stands.
+    /// A limit is reached, or the operating system refused; the listener remains.
     pub fn accept_stream(&self, listener: &Stream) -> Result<Option<Stream>, Error> {
         self.check_callable()?;
         let made = self.worker_at(listener.worker).command().accept_stream(listener.key)?;
@@ -152,7 +152,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     }
 
     /// Waits until a stream is ready, `over`, or `timeout` has passed (`None`: for ever), and runs the NIC meanwhile if
-    /// nobody else does. Returns whether it is ready or `over`.
+    /// no other thread does. Returns whether it is ready or `over`.
     pub fn wait_stream(
         &self,
         stream: &Stream,

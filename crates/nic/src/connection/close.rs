@@ -1,4 +1,4 @@
-//! How a connection ends: what has not finished is flushed, and the peer gets our last words.
+//! How a connection ends: what has not finished is flushed, and what the peer is still owed is sent.
 
 use weft_rdmap::Closed;
 
@@ -27,7 +27,7 @@ impl From<Drained> for Outcome {
 }
 
 impl<N: Carrier> Connection<N> {
-    /// From here on: send what waits, tell the peer that this was all, throw away what still comes.
+    /// From here on: send what waits, then end the sending direction, drop what still comes.
     pub(super) fn drain(&mut self, cx: &mut Context<'_, N::Scratch>) {
         self.lower.clear_received(&mut cx.io);
         self.phase = Phase::Draining;

@@ -1,4 +1,4 @@
-//! What has finished is reported, and what the stream asks for is done.
+//! What has finished is reported, and what the stream requests is done.
 
 use weft_rdmap::{Action, Closed, State, Status, Stream};
 
@@ -16,11 +16,11 @@ impl<N: Carrier> Connection<N> {
         if has_ended(stream)
             && let Some(error) = stream.error()
         {
-            // Before the completions of what it has broken: a thread that sees one of those may ask why.
+            // Before the completions of what it has broken: a thread that sees one of those may read the reason.
             queue_pair.blame(ConnectionError::Stream(error));
         }
         if has_ended(stream) {
-            // Nor shall it look as if more could be posted.
+            // From here on no more can be posted.
             queue_pair.closing();
         }
         let mut any = false;
@@ -40,7 +40,7 @@ impl<N: Carrier> Connection<N> {
         any
     }
 
-    /// Does what the stream asks for. Returns whether the connection is over.
+    /// Does what the stream requests. Returns whether the connection is over.
     pub(super) fn follow(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
         self.note_readiness(cx.io.now);
         let Some((running, lower)) = self.running() else { return false };
@@ -78,7 +78,7 @@ impl<N: Carrier> Connection<N> {
         state.has_ended() && self.settle(state == State::Closed, cx)
     }
 
-    /// Once the stream has ended, the queue pair is told; once both directions are closed, the connection is over.
+    /// Once the stream has ended, the queue pair ends with it; once both directions are closed, the connection is over.
     fn settle(&mut self, closed: bool, cx: &mut Context<'_, N::Scratch>) -> bool {
         if !closed {
             // Our own Terminate has left before the stream failed; after the peer's, nothing more is to be sent.
@@ -113,7 +113,7 @@ impl<N: Carrier> Connection<N> {
     }
 }
 
-/// Gives back the places of requests that no thread wants to hear of. Returns whether there were any.
+/// Frees the places of unsignaled requests that have completed. Returns whether there were any.
 fn report_silent<S>(stream: &mut Stream, queue_pair: &QueuePair, cx: &mut Context<'_, S>) -> bool {
     let silent = stream.take_silent();
     if silent == 0 {

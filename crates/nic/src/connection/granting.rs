@@ -8,8 +8,8 @@ use crate::lower::{Carrier, Pollable as _, Segments as _};
 use crate::policy::Starved;
 
 impl<N: Carrier> Connection<N> {
-    /// Promises receives to the peer if it is to have some and there are some. Where it waits and there are none, they
-    /// are polled for: no thread that posts one tells.
+    /// Promises receives to the peer if it is to have some and some are posted. Where the peer waits and none is
+    /// posted, the connection polls for them: a thread that posts a receive does not report it.
     pub(super) fn grant(&mut self, now: Time) {
         let Some((running, _)) = self.running() else { return };
         let mut stream = running.stream.hold();
@@ -29,7 +29,7 @@ impl<N: Carrier> Connection<N> {
         self.waits_anew |= owes;
     }
 
-    /// Where a message stands for which the peer has no receive, as a number that changes when the peer takes one:
+    /// The position of a message for which the peer has no receive, as a number that changes when the peer takes one:
     /// bytes that are not acknowledged, where it waits below; the number of the message, where it waits for a promise.
     pub(super) fn waits_at(&mut self) -> Option<usize> {
         let (running, lower) = self.running()?;

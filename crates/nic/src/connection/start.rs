@@ -27,7 +27,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The deadline is for the peer's host alone. When that has taken the connection its program may take as long as it
-    /// likes: the lower layer tells when the host answers no more ([`Pollable::check_peer`]).
+    /// likes: the lower layer reports when the host answers no more ([`Pollable::check_peer`]).
     pub(crate) fn waiting_for_program(self, host_patience: Duration) -> Self {
         Self { host_patience: Some(host_patience), ..self }
     }
@@ -85,7 +85,8 @@ impl<N: Carrier> Connection<N> {
         }
     }
 
-    /// The application accepts: the reply goes out, and the stream stands, or does once the caller has confirmed.
+    /// The application accepts: the reply goes out, and the stream is established, now or once the caller has
+    /// confirmed.
     pub(crate) fn accept(
         &mut self,
         queue_pair: &Arc<QueuePair>,

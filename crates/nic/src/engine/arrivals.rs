@@ -20,8 +20,8 @@ use crate::lower::{
 use crate::offer::{Offer, Transport};
 use crate::queues::queue_pair::QueuePair;
 
-/// How long the engine sleeps at a time while last words are waited for, and how many turns it makes while no time
-/// passes.
+/// How long the engine sleeps at a time while it waits for connections to end, and how many turns it makes while no
+/// time passes.
 const LAST_WORDS_LOOK: Duration = Duration::from_millis(1);
 const TURNS_IN_VAIN: u32 = 100;
 /// This many port numbers are tried until one is free for streams and for datagrams.
@@ -31,7 +31,7 @@ const NUMBERS_TRIED: u32 = 16;
 type Listens<N> = (Option<<N as Network>::Listener>, Option<DefaultKey>, SocketAddr);
 
 impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
-    /// Adds a connection that begins, with so much time as the settings say if not otherwise.
+    /// Adds a connection that begins, with the start timeout of the settings if no other is given.
     pub(super) fn add_connection(
         &mut self,
         timeout: Option<Duration>,
@@ -41,7 +41,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         if self.connections >= limit as usize {
             return Err(Error::Limit { name: "connections", limit: u64::from(limit) });
         }
-        // Where no thread has been here for long it is later than at the last look.
+        // Where no thread has run the engine for long, the time that was read last is old.
         self.look_at_clock();
         let deadline = self.now + timeout.unwrap_or(self.settings.start_timeout);
         let mut io = io!(self, Inbox::default());
@@ -116,7 +116,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         })
     }
 
-    /// Looks at a new connection at once.
+    /// Starts to poll a new connection, and drives it at once.
     pub(crate) fn start_connection(&mut self, key: DefaultKey) {
         self.start_polling(key);
         self.drive(key);
@@ -160,7 +160,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
     }
 
-    /// Whether the peer of a connection knows that it stands; so it does where there is no such connection.
+    /// Whether the peer of a connection knows that it is established; true where there is no such connection.
     pub(crate) fn is_confirmed(&self, key: DefaultKey) -> bool {
         self.connection(key).is_none_or(|connection| connection.lower.is_confirmed())
     }
@@ -242,7 +242,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     }
 
     /// Takes the streams that wait at a listener, as long as it has room for them. Where there is none, those that have
-    /// connected and say nothing make way.
+    /// connected and are silent make way.
     pub(super) fn accept_ports(&mut self, key: DefaultKey) {
         loop {
             let now = self.now;
@@ -265,14 +265,14 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
                         }
                         // Out of resources the system would call again at once, and for nothing.
                         _ if has_room => {
-                            // Those that say nothing make way soon.
+                            // Silent ones make way soon.
                             if error == PortError::Exhausted && yielding == Yielding::Never {
                                 self.refuse_some(key);
                             }
                             self.look_again(key, now + PAUSE);
                         }
                         Yielding::At(at) => self.look_again(key, at),
-                        // A listener that has room again says so.
+                        // A listener that has room again is armed again.
                         Yielding::Now(_) | Yielding::Never => {}
                     }
                     return;
@@ -379,8 +379,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         Err(PortError::AddressInUse)
     }
 
-    /// Brings to an end what was closed and is not heard yet. What an operating system does for streams of a program
-    /// that has ended, nobody does for datagrams, nor for streams of a network in this process.
+    /// Completes what was closed and has not reached its peer yet. An operating system does this for streams of a
+    /// program that has ended, but not for datagrams, nor for streams of a network in this process.
     fn say_last_words(&mut self) {
         let mut now = self.clock.now();
         let until = now + self.settings.close_timeout;

@@ -1,4 +1,4 @@
-//! How other threads tell the event loop that there is work: the doorbell of a hardware NIC.
+//! How other threads notify the event loop of work: the doorbell of a hardware NIC.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use crate::queues::event_count::EventCount;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey(pub(crate) DefaultKey);
 
-/// This many of them are kept until the application asks. Further ones are counted.
+/// This many of them are kept until the application takes them. Further ones are counted.
 const MOST_REFUSED: usize = 64;
 
 /// Requests that have come in whole and wait for the application, oldest first. It lies outside the engine, so that
@@ -32,7 +32,7 @@ pub(crate) struct Waiting {
     count: AtomicUsize,
     /// Those that came to nothing, and how many more there were.
     refused: Mutex<(Vec<RefusedStart>, u64)>,
-    /// There are no descriptors for callers, and no thread has asked about that yet; how many there may be.
+    /// There are no descriptors for callers, and no thread has taken that report yet; how many there may be.
     is_short: AtomicBool,
     descriptor_limit: AtomicU64,
     events: Mutex<Option<Arc<EventSource>>>,
@@ -52,7 +52,7 @@ impl Waiting {
         }
     }
 
-    /// Where it tells its events from now on; nowhere (`None`). What waits already is told at once.
+    /// Where it reports its events from now on; nowhere (`None`). What waits already is reported at once.
     pub(crate) fn set_events(&self, source: Option<Arc<EventSource>>) {
         let before = core::mem::replace(&mut *self.events.lock(), source);
         if let Some(before) = before {
@@ -96,7 +96,7 @@ impl Waiting {
         Some(self.descriptor_limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
     }
 
-    /// Those that came to nothing since this was asked last, and how many more there were.
+    /// Those that failed since the last call, and how many more there were.
     pub(crate) fn take_refused(&self) -> (Vec<RefusedStart>, u64) {
         core::mem::take(&mut *self.refused.lock())
     }
@@ -148,12 +148,11 @@ impl Waiting {
 }
 
 /// A start-up whose request has not come in whole after this long makes way for another one when the listener has no
-/// room. A caller says what it wants at once; a host whose processors are all taken
-/// may need a while for that.
+/// room. A caller sends its request at once; a host whose processors are all taken may need a while for that.
 const GRACE: Duration = Duration::from_secs(1);
 /// The same for start-ups from an address that has more than a quarter of all places with such start-ups.
 const GRACE_OF_A_CROWD: Duration = Duration::from_millis(100);
-/// When the operating system gives out no more descriptors it is asked again after this long.
+/// When the operating system gives out no more descriptors, the next attempt follows after this long.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// A start-up under way, or a request that waits for the application.
@@ -201,9 +200,9 @@ pub(crate) struct Listening<L> {
     backlog: usize,
     /// Start-ups under way, and requests that wait for the application, the oldest first.
     pending: Vec<Pending>,
-    /// Callers by datagrams that were accepted and had not confirmed when it was looked last, the oldest first.
+    /// Callers by datagrams that were accepted and had not confirmed at the last check, the oldest first.
     unconfirmed: Unconfirmed,
-    /// When to poll the listener again, if the operating system is not to tell.
+    /// When to poll the listener again, if the operating system is not to report it.
     pub(crate) again_at: Option<Time>,
     /// Since when the operating system has no descriptors for callers.
     pub(crate) short_since: Option<Time>,
@@ -260,7 +259,7 @@ impl<L> Listening<L> {
         }
     }
 
-    /// No caller comes by streams any more, and a thread that asks for requests is told why.
+    /// No caller comes by streams any more, and a thread that takes requests gets the reason as an error.
     pub(crate) fn fail(&mut self, why: PortError) {
         self.listener = None;
         self.waiting.end(Error::Port(why));
@@ -304,12 +303,12 @@ impl<L> Listening<L> {
         self.unconfirmed = unconfirmed;
     }
 
-    /// Which caller that has not confirmed makes way for another one: as of start-ups that say nothing.
+    /// Which caller that has not confirmed makes way for another one: chosen as among silent start-ups.
     pub(crate) fn unconfirmed_yielding(&self, now: Time) -> Yielding {
         yielding(&self.unconfirmed.0, MOST_UNCONFIRMED, now)
     }
 
-    /// Which start-up makes way for another one: the oldest that has said nothing for long enough.
+    /// Which start-up makes way for another one: the oldest that has been silent for long enough.
     pub(crate) fn yielding(&self, now: Time) -> Yielding {
         yielding(&self.pending, self.backlog, now)
     }
@@ -340,7 +339,7 @@ impl<L> Listening<L> {
     }
 }
 
-/// Which of those that have said nothing, in this many places, makes way first.
+/// Which of the silent start-ups, in this many places, makes way first.
 fn yielding(pending: &[Pending], places: usize, now: Time) -> Yielding {
     let silent = || pending.iter().filter(|pending| pending.is_silent);
     let of_a_crowd = |remote| silent().filter(|pending| pending.remote == remote).count() * 4 > places;
@@ -408,7 +407,7 @@ mod tests {
         listening.begin(two, [10, 0, 0, 2].into(), at(10));
         assert_eq!(listening.yielding(at(999)), Yielding::At(at(1000)));
         assert_eq!(listening.yielding(at(1000)), Yielding::Now(one));
-        // A caller that has said what it wants waits for the application, as long as that takes.
+        // A caller whose request has come waits for the application, as long as that takes.
         listening.announce(one, info());
         assert_eq!(listening.yielding(at(1000)), Yielding::At(at(1010)));
         listening.forget(two);

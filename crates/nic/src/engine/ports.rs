@@ -1,5 +1,5 @@
-//! Ports apart from connections: what the network tells of has a key of its own, so that a connection may have several
-//! ports, and come and go without them.
+//! Ports apart from connections: what the network reports on has a key of its own, so that a connection may have
+//! several ports, and come and go without them.
 
 use arrayvec::ArrayVec;
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
@@ -28,7 +28,7 @@ pub(super) enum Owner {
 /// The keys of one connection's ports, by their indices.
 pub(super) type PortKeys = ArrayVec<DefaultKey, MOST_PORTS>;
 
-/// All ports that the network may tell of.
+/// All ports that the network may report on.
 #[derive(Debug, Default)]
 pub(super) struct Ports(SlotMap<DefaultKey, Owner>);
 
@@ -49,19 +49,19 @@ impl Ports {
         self.0.insert(owner)
     }
 
-    /// Adds a datagram port, whose owner is said by [`Ports::set_datagram`].
+    /// Adds a datagram port, whose owner [`Ports::set_datagram`] sets.
     pub(super) fn add_datagram(&mut self) -> DefaultKey {
         self.0.insert(Owner::Datagram(DefaultKey::default()))
     }
 
-    /// Says which datagram port has this key.
+    /// Sets the datagram port of this key.
     pub(super) fn set_datagram(&mut self, token: DefaultKey, datagram: DefaultKey) {
         if let Some(owner) = self.0.get_mut(token) {
             *owner = Owner::Datagram(datagram);
         }
     }
 
-    /// Says which of the ports that this engine serves has this key.
+    /// Sets which of the ports that this engine serves has this key.
     pub(super) fn set_served(&mut self, token: DefaultKey, served: DefaultKey) {
         if let Some(owner) = self.0.get_mut(token) {
             *owner = Owner::Served(served);

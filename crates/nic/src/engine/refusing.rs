@@ -1,5 +1,5 @@
 //! Callers for which the operating system has no descriptors. They wait in its queue for a while, for others may end;
-//! then they are taken on a descriptor that is kept for this, and are told why they are refused.
+//! then they are taken on a descriptor that is kept for this, and learn why they are refused.
 
 use core::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::lower::Carrier;
 const SHORT_FOR: Duration = Duration::from_secs(1);
 /// This many callers are being refused at a time, each of which has a descriptor of those that are left to the program.
 const MOST_REFUSING: usize = 4;
-/// How long a caller that is to be refused may take to say what it wants.
+/// How long a caller that is to be refused may take to send its request.
 const REFUSED_WITHIN: Duration = Duration::from_secs(1);
 
 impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
@@ -61,7 +61,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.listening(listener).is_some_and(|listening| listening.refusing.contains(&caller))
     }
 
-    /// Tells a caller that there are no descriptors for it, and the thread that waits for requests that it was refused.
+    /// Refuses a caller for lack of descriptors, and reports the refusal to the thread that waits for requests.
     pub(super) fn refuse_for_shortage(&mut self, listener: DefaultKey, caller: DefaultKey) {
         let Some(connection) = self.connection(caller) else { return };
         let remote = crate::lower::Segments::<N::Scratch>::remote_address(&connection.lower);
@@ -69,7 +69,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         if let Some(listening) = self.listening(listener) {
             listening.refuse(RefusedStart { remote, error });
         }
-        // When it is gone already there is no program to tell.
+        // When it is gone already there is no program to answer.
         let _ = self.reject(crate::engine::listening::RequestKey(caller), &Refusal::Exhausted.emit());
     }
 }

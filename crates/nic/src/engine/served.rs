@@ -26,7 +26,7 @@ pub(super) struct Serving<N: Carrier> {
 pub(super) struct Served<N: Carrier> {
     pub(super) port: N::Datagram,
     pub(super) served_port: ServingEnd<TxBatchOf<N>>,
-    /// Its key among all ports that the network may tell of.
+    /// Its key among all ports that the network may report on.
     pub(super) token: DefaultKey,
     pub(super) limits: DatagramLimits,
     pub(super) leaving: LeavingOf<N>,
@@ -51,7 +51,7 @@ impl<N: Carrier> Serving<N> {
         &self.port_servers[self.index]
     }
 
-    /// Whether one is watched by the operating system.
+    /// Whether one is armed.
     pub(super) fn any_armed(&self) -> bool {
         self.served.values().any(|served| !served.is_polled)
     }

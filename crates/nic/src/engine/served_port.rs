@@ -57,7 +57,7 @@ struct Inward {
     is_starved: bool,
     hints: VecDeque<Hint>,
     failures: VecDeque<(u64, SendFailure)>,
-    /// There is room for transmit batches again, or those that were asked for have left.
+    /// There is room for transmit batches again, or those that the owner waited for have left.
     has_moved: bool,
 }
 
@@ -69,7 +69,7 @@ struct Outward<P> {
     next: u64,
     /// The number of the transmit batch whose payload is being copied, and its connection's name.
     under_way: Option<(u64, u64)>,
-    /// The owner is to be told when a transmit batch has left.
+    /// The owner wants a report when a transmit batch has left.
     wanted: bool,
 }
 
@@ -127,7 +127,7 @@ impl<P: TxBatch> ServedPort<P> {
 
     // --- what the owner does
 
-    /// Whether there is something to take. The next look finds what comes later.
+    /// Whether there is something to take. The next poll finds what comes later.
     pub(super) fn take_news(&self) -> bool {
         self.news.load(Ordering::SeqCst) && self.news.swap(false, Ordering::SeqCst)
     }
@@ -208,7 +208,8 @@ impl<P: TxBatch> ServedPort<P> {
         (!is_empty).then_some(outward.next)
     }
 
-    /// Whether all transmit batches of a connection before this one have left. If not, the owner is told when one has.
+    /// Whether all transmit batches of a connection before this one have left. If not, the owner gets a report when one
+    /// has.
     pub(super) fn have_left(&self, mark: u64, name: u64) -> bool {
         let mut outward = self.outward.lock();
         let have_left = !outward.present().any(|(number, whose)| number < mark && whose == name);
@@ -216,7 +217,7 @@ impl<P: TxBatch> ServedPort<P> {
         have_left
     }
 
-    /// The owner is told when there is room.
+    /// The owner gets a report when there is room.
     pub(super) fn want_room(&self) {
         let mut outward = self.outward.lock();
         let has_room = outward.waiting.len() < MOST_PARCELS;
@@ -249,7 +250,7 @@ impl<P: TxBatch> ServedPort<P> {
 
     // --- what the serving engine does
 
-    /// Whether there is something to do. The next look finds what comes later.
+    /// Whether there is something to do. The next poll finds what comes later.
     pub(super) fn take_work(&self) -> bool {
         self.work.load(Ordering::SeqCst) && self.work.swap(false, Ordering::SeqCst)
     }
@@ -354,7 +355,8 @@ impl<P: TxBatch> Drop for UnderWay<'_, P> {
     }
 }
 
-/// The end of a served port at the serving engine. Dropping it tells the owner that no engine serves the port any more.
+/// The end of a served port at the serving engine. Dropping it reports to the owner that no engine serves the port any
+/// more.
 pub(super) struct ServingEnd<P: TxBatch>(pub(super) Arc<ServedPort<P>>);
 
 impl<P: TxBatch> Drop for ServingEnd<P> {

@@ -1,5 +1,5 @@
-//! Ports that this engine serves for others: it receives, looks whether payload is good, copies payload and sends.
-//! Nothing of a connection is known here: order, placement and acknowledgement are the owner's.
+//! Ports that this engine serves for others: it receives, checks payload, copies payload and sends. Nothing of a
+//! connection is known here: order, placement and acknowledgement are the owner's.
 
 use arrayvec::ArrayVec;
 use slotmap::{DefaultKey, Key as _};
@@ -51,7 +51,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
     }
 
-    /// The operating system tells of a port that this engine serves, or its owner does.
+    /// The operating system, or the owner, reports activity at a port that this engine serves.
     pub(super) fn attend_served(&mut self, key: DefaultKey) {
         let Some(served) = self.serving.served.get_mut(key) else { return };
         if served.served_port.0.is_left() {
@@ -63,7 +63,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.serve(key);
     }
 
-    /// Looks at the ports that are not watched.
+    /// Polls the ports that are not armed.
     pub(super) fn poll_served(&mut self) -> bool {
         if self.serving.served.is_empty() {
             return false;
@@ -100,7 +100,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             (bytes, calls) = (bytes + taken, calls + made);
             sent |= loaded || taken > 0;
             if !leaving.is_empty() {
-                // There is no room: the operating system says when there is.
+                // There is no room: the operating system reports when there is.
                 break;
             }
         }

@@ -46,7 +46,7 @@ impl<N: Network> Default for Streams<N> {
 }
 
 impl<N: Network> Streams<N> {
-    /// Whether there are any that the network may tell of. Listeners are polled less often.
+    /// Whether there are any that the network may report on. Listeners are polled less often.
     pub(super) fn are_open(&self) -> bool {
         !self.open.is_empty()
     }

@@ -52,7 +52,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.streams.open.get_mut(key).ok_or(PortError::Reset)
     }
 
-    /// Whether a stream stands; if it does not yet, it is writable when that has changed.
+    /// Whether a stream is established; if it is not yet, it becomes writable when that has changed.
     pub(crate) fn is_stream_connected(&mut self, key: DefaultKey) -> Result<bool, PortError> {
         self.changed = true;
         let stands = self.stream(key)?.port.poll_connected()?;
@@ -161,7 +161,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
     }
 
-    // --- what the network tells
+    // --- what the network reports
 
     pub(super) fn hear_stream(&mut self, key: DefaultKey, readable: bool, writable: bool) {
         let Self { streams, network, .. } = self;

@@ -11,7 +11,7 @@ use weft_base::Time;
 pub(super) enum Timed {
     /// A connection's or a listener's, by its key in the engine.
     Key(DefaultKey),
-    /// That of what stands on the engine, by its number.
+    /// That of an endpoint on the engine, by its number.
     EngineClient(usize),
 }
 
@@ -38,7 +38,7 @@ impl Timers {
         }
     }
 
-    /// The earliest time that stands in the queue.
+    /// The earliest time in the queue.
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((at, _))| *at)
@@ -59,14 +59,14 @@ impl Timers {
 }
 
 impl Queued {
-    /// The time at which something stands in the queue.
+    /// The time of the entry that counts, if there is one in the queue.
     #[inline]
     pub(super) fn at(&self) -> Option<Time> {
         self.0
     }
 
-    /// The entry with this time has come up. Returns whether it is the one that counts: then nothing stands in the
-    /// queue for it now.
+    /// The entry with this time has come up. Returns whether it is the one that counts: then the queue has no entry
+    /// that counts any more.
     pub(super) fn take(&mut self, at: Time) -> bool {
         let counts = self.0 == Some(at);
         if counts {

@@ -17,7 +17,7 @@ pub trait StreamSink {
     fn stream(&mut self) -> StreamGuard<'_>;
 
     /// Where the payload of a segment belongs: `head` is its beginning, [`weft_rdmap::HEAD_LENGTH`] bytes of it or all.
-    /// `constraint`: what the peer asks of the order of placement, where the lower layer can say such a thing.
+    /// `constraint`: what the peer requests of the order of placement, where the lower layer can carry that.
     fn locate(&mut self, arrival: Arrival, constraint: OrderConstraint, length: u32, head: &[u8]) -> Verdict;
 
     /// The payload is in place and its check was good.
@@ -34,7 +34,7 @@ pub trait StreamSink {
     fn passes_packets(&self) -> bool;
 
     /// Whether Sends that were put off for want of a receive may come again, because the first of them has one now. The
-    /// peer is to be told then: this says so once.
+    /// peer must learn that: this returns true once.
     fn go_on(&mut self) -> bool;
 }
 

@@ -92,8 +92,8 @@ pub trait RailPorts {
     fn rails_serial(&self) -> u32;
 }
 
-/// Ports of an engine that other engines of the NIC serve: they receive there, look whether payload is good, gather and
-/// send, on cores of their own.
+/// Ports of an engine that other engines of the NIC serve: they receive there, check payload, gather and send, on cores
+/// of their own.
 pub trait ServedPorts {
     /// Whether any port is served by another engine of the NIC.
     fn any_served(&self) -> bool;
@@ -148,8 +148,8 @@ pub trait Leaving: Default + Send {
     /// one that was lost: that memory goes only when no connection wants the datagram any more.
     fn load(&mut self, tx_batch: &Self::TxBatch, registry: &Registry);
 
-    /// Sends until all has left or the port has no room, and tells of which connection a datagram could not leave.
-    /// Returns the bytes and the calls that it took.
+    /// Sends until all has left or the port has no room, and reports each connection of which a datagram could not
+    /// leave. Returns the bytes and the calls that it took.
     fn send(
         &mut self,
         port: &mut impl DatagramPort,
@@ -215,7 +215,7 @@ pub struct Datagram<'a> {
     pub to: Option<LocalAddress>,
     /// Its mark.
     pub ecn: Ecn,
-    /// [`Datagrams::is_good`](crate::lower::Datagrams::is_good) has said so already, on another core.
+    /// [`Datagrams::is_good`](crate::lower::Datagrams::is_good) has checked it already, on another core.
     pub is_checked: bool,
 }
 

@@ -67,7 +67,7 @@ fn try_execute(
 const MOST: usize = 16 * 1024;
 
 impl Core {
-    /// Posts the atomic at the head of a peer's work. Returns whether that went on.
+    /// Posts the atomic at the head of a peer's work. Returns whether that made progress.
     pub(super) fn post_atomic(&mut self, peer: PeerId, number: u32) -> bool {
         let Some(Transfer::Atomic(atomic)) = self.host.transfers.get(number) else { return false };
         if atomic.native().is_some() { self.post_native(peer, number) } else { self.post_call(peer, number) }
@@ -75,7 +75,7 @@ impl Core {
 
     fn post_native(&mut self, peer: PeerId, number: u32) -> bool {
         let Some(known) = self.host.peers.get_mut(peer) else { return false };
-        // A call may still wait for credit: it was asked for before, and is executed before.
+        // A call may still wait for credit: it was posted before, and is executed before.
         if known.calls > 0 {
             return false;
         }

@@ -22,7 +22,7 @@ pub struct AtomicPost {
     pub operand: Vec<u8>,
     /// As many values to compare with (or, for [`Combine::MaskedSwap`], masks); only for operations that compare.
     pub compare: Vec<u8>,
-    /// Takes what stood there before, if that is wanted.
+    /// Takes the value from before the operation, if that is wanted.
     pub result: Option<IoBuffer>,
     /// When it completes, if no result is wanted.
     pub level: Level,

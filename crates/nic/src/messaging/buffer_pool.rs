@@ -8,8 +8,8 @@ const MOST_BUFFERS: usize = 64;
 /// and this many bytes in all of them.
 pub(super) const MOST_BYTES: usize = 16 << 20;
 
-/// Buffers that are not used now, the longest unused first, with the id of the peer that has written to them; 0: nobody
-/// knows it.
+/// Buffers that are not used now, the longest unused first, with the id of the peer that has written to them; 0:
+/// unknown.
 #[derive(Debug, Default)]
 pub(super) struct BufferPool(Vec<(u64, Buffer)>);
 

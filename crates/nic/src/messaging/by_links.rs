@@ -1,7 +1,7 @@
 //! What carries the connections of an endpoint that leaves the choice to Weft ([`Transport::Auto`]).
 //!
-//! Edge makes several links one, and tells a dead link from a slow peer; over one link TCP costs less. So Edge is taken
-//! where two links or more join the two hosts, and iWARP elsewhere.
+//! Edge makes several links one, and distinguishes a dead link from a slow peer; over one link TCP costs less. So Edge
+//! is taken where two links or more join the two hosts, and iWARP elsewhere.
 
 use std::net::{IpAddr, SocketAddr};
 

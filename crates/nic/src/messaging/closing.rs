@@ -6,7 +6,7 @@ use weft_base::Time;
 
 use super::EndpointSettings;
 
-/// The time without movement is cut into this many parts, and movement is looked for after each.
+/// The time without movement is cut into this many parts, with a check for movement after each.
 const LOOKS: u32 = 16;
 /// The last parts are for ending the connections: what their peers have taken must not be lost with what they have not.
 const LOOKS_FOR_THE_END: u32 = 2;
@@ -38,7 +38,7 @@ pub(crate) struct Movement {
 enum Stage {
     /// What was promised goes out.
     Delivering,
-    /// Peers take what they know of, and get what they have asked for.
+    /// Peers take what they know of, and get what they have requested.
     Settling,
     /// Connections to peers that the application knows of end.
     Ending,
@@ -78,7 +78,7 @@ impl Closing {
         }
     }
 
-    /// Goes on as far as it can now. Returns whether it is over.
+    /// Continues as far as it can now. Returns whether it is over.
     pub(crate) fn poll(&mut self, view: &mut impl Closable, now: Time) -> bool {
         loop {
             let is_done = match self.stage {

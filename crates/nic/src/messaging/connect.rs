@@ -44,15 +44,15 @@ pub(crate) fn offer(transport: Transport, settings: &Settings) -> Offer {
     within_limits(&offer, settings)
 }
 
-/// A peer that has said that it is connecting to us is awaited so often, in the time that there is for connecting, and
-/// then we try again.
+/// When a peer has announced that it is connecting to us, we wait for it for the time for connecting divided by this,
+/// and then try again.
 const AWAITED_TIMES: u32 = 4;
 
 /// All paths are tried again, each for twice as long, so often; then for no longer.
 const MOST_DOUBLINGS: u32 = 3;
 
-/// A connection that stands has such a part of the time that there is for connecting to turn out dead, when somebody
-/// else wants its place.
+/// When another caller wants the place of an established connection, the probe of that connection has the time for
+/// connecting divided by this to find it dead.
 pub(super) const ASKED_TIMES: u32 = 8;
 /// The most callers that want the place of one connection, and of all: those beyond are refused at once.
 const MOST_DOUBTED: usize = 4;
@@ -180,7 +180,7 @@ impl Core {
         Ok(LinkKey(self.links.add(Box::new(link))))
     }
 
-    /// What is said to the peer with this id; 0: to any.
+    /// The hello to the peer with this id; 0: to any.
     pub(super) fn hello(&mut self, wanted: u64) -> Hello {
         self.serial += 1;
         let MessageSettings { packet_bytes, data_credits, control_credits, .. } = self.settings.messages;
@@ -211,14 +211,14 @@ impl Core {
         }
     }
 
-    /// A connection that we have opened stands.
+    /// A connection that we have opened is established.
     pub(super) fn welcome<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get(key.0) else { return };
         let (peer, Phase::Opening(path)) = (link.peer, link.phase) else { return };
         let Some(info) = link.queue_pair.info() else { return };
         let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: self.key.is_some() };
         match self.judge_answer(key, peer, &info, origin) {
-            // Whether it stands is the peer's word.
+            // The peer decides whether it is established.
             Ok(hello) if self.confirm(key, &hello, &info) => {}
             Ok(hello) => {
                 if let Some(link) = self.links.get_mut(key.0) {
@@ -256,7 +256,7 @@ impl Core {
         if is_wanted { Ok(hello) } else { Err(AttemptFailure::SomebodyElse) }
     }
 
-    /// Ends a link that is not to stand.
+    /// Ends a link that is not to be established.
     pub(super) fn end_link<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         self.end_link_by(key, Ending::Abrupt, engine);
     }
@@ -347,7 +347,7 @@ impl Core {
         self.try_path(peer, path + 1, engine);
     }
 
-    /// The peer has said that it is connecting to us.
+    /// The peer has announced that it is connecting to us.
     pub(super) fn await_peer(&mut self, peer: PeerId, now: Time) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
@@ -378,7 +378,7 @@ impl Core {
 
     fn meet_one<N: Carrier, C: Clock>(&mut self, request: RequestKey, info: RequestInfo, engine: &mut Engine<N, C>) {
         if let Err(refusal) = self.decide(request, info, engine) {
-            // When it is gone already there is no caller to tell.
+            // When it is gone already there is no caller to answer.
             let _ = engine.reject(request, &refusal.emit());
         }
     }
@@ -405,7 +405,8 @@ impl Core {
             (None, Some(_)) => return Err(Refusal::NoKey),
             _ => {}
         }
-        // Where there is a key it is decided as if it were proven, and nothing follows from that until it is.
+        // Where there is a key, the decision assumes that the caller has proved that it has it, and takes no effect
+        // until it has.
         let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: self.key.is_some() };
         let mut paths = hello.addresses.clone();
         if paths.is_empty() {
@@ -449,8 +450,8 @@ impl Core {
         }
     }
 
-    /// A caller says that the peer has lost the connection that we have. If so, its host says that too as soon as
-    /// something comes on it.
+    /// A call implies that the peer has lost the connection that we have. If so, its host reports that as soon as a
+    /// probe comes on it.
     fn ask_old(&mut self, request: RequestKey, info: RequestInfo, peer: PeerId, now: Time) -> Result<(), Refusal> {
         let Some(asked) = self.host.peers.get(peer).and_then(|known| known.link) else { return Err(Refusal::Tie) };
         let so_many = self.doubted.iter().filter(|doubted| doubted.asked == asked).count();
@@ -504,7 +505,7 @@ impl Core {
         any
     }
 
-    /// How we stand with a peer.
+    /// The state of our connection with a peer.
     fn standing(&self, peer: PeerId) -> Standing {
         let Some(known) = self.host.peers.get(peer) else { return Standing::Nothing };
         let Some(key) = known.link else { return Standing::Nothing };
@@ -552,7 +553,7 @@ impl Core {
         link.peer_serial = theirs.serial;
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
         if engine.accept(request, &queue_pair, &hello, None).is_err() {
-            // It has gone: none is to be told.
+            // It has gone: no peer is left to answer.
             self.links.remove(key.0);
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! An endpoint in the engine: what it is made of, what it takes from its queue pairs for the messages' machine, and
-//! what the application asks for. `connect` has how its connections come about, `sending` what goes out, `ending` how
-//! it ends and how failures are told.
+//! what the application requests. `connect` has how its connections come about, `sending` what goes out, `ending` how
+//! it ends and how failures are reported.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -39,7 +39,7 @@ use crate::queues::completion_queue::{CompletionQueue, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 
-/// An application that has sent this many messages to one peer without looking for completions is in the middle of
+/// An application that has sent this many messages to one peer without polling for completions is in the middle of
 /// many: from then on they go out together.
 const BURST: u32 = 4;
 /// This many of them at a time.
@@ -73,7 +73,7 @@ pub(crate) struct Core {
     pub(super) awaited: VecDeque<(PeerId, Time)>,
     /// Links to callers that have yet to prove that they have the key, the oldest first.
     pub(super) unproven: Vec<LinkKey>,
-    /// Callers that were let in and have yet to say that they know.
+    /// Callers that were let in and have yet to confirm.
     pub(super) unconfirmed: Vec<Unconfirmed>,
     /// Callers that wait for the end of another connection.
     pub(super) doubted: Vec<PendingTakeover>,
@@ -197,7 +197,7 @@ impl Core {
             || self.waiting.has_some()
     }
 
-    /// Looks at those links.
+    /// Polls those links.
     fn look_at_links<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         // A caller that has confirmed and calls again is not one that has not.
         let mut any = self.look_at_unconfirmed(engine);
@@ -264,7 +264,7 @@ impl Core {
         }
     }
 
-    /// What came on a link before it stood.
+    /// What came on a link before it was established.
     pub(super) fn take_early(&mut self, key: LinkKey, now: Time) {
         while let Some(completion) = self.links.get_mut(key.0).and_then(|link| link.early.pop_front()) {
             self.take_completion(&completion, now);
@@ -295,15 +295,15 @@ impl Core {
             link.post_receive(slot);
         }
         if !matches!(handled, Some(Ok(()))) {
-            // The peer does not keep to the protocol: nothing it says from now on can be relied on. (That a packet
-            // can't be read does not happen; but none is to be lost without a word.)
+            // The peer does not keep to the protocol: nothing it sends from now on can be relied on. (That a packet
+            // can't be read does not happen; but none is to be lost silently.)
             self.break_link(key);
         }
     }
 
-    /// Whether what has come before in this turn has agreed to close this connection. Nothing that comes behind it is
-    /// heard: credits that the peer gave back before it knew may be there already, and for the machine there is no
-    /// connection, or the next one.
+    /// Whether what has come before in this turn has agreed to close this connection. What comes behind it is dropped:
+    /// credits that the peer gave back before it knew may be there already, and for the machine there is no connection,
+    /// or the next one.
     fn is_leaving(&self, key: LinkKey, peer: PeerId) -> bool {
         self.host.to_disconnect.contains(peer) && self.host.peers.get(peer).is_some_and(|known| known.link == Some(key))
     }
@@ -419,7 +419,7 @@ impl Core {
         }
     }
 
-    // --- what the application asks for
+    // --- what the application requests
 
     /// The number of the peer with this address, which is new or known.
     pub(crate) fn find_peer(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
@@ -431,7 +431,7 @@ impl Core {
         self.host.peers.get(peer).map(|peer| peer.address.clone())
     }
 
-    /// Whether a peer runs on this host, once it has said where it runs.
+    /// Whether a peer runs on this host, once it has announced where it runs.
     pub(crate) fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
         Some(self.host.peers.get(peer)?.host? == self.host_id?)
     }
@@ -520,7 +520,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether this message should wait for others to go out with: the application posts many, and will look for
+    /// Whether this message should wait for others to go out with: the application posts many, and will poll for
     /// completions soon.
     fn is_in_burst<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &Engine<N, C>) -> bool {
         if !engine.settings.progress.caller_runs() {
@@ -661,8 +661,8 @@ impl EngineClient for Core {
         self.wake_at
     }
 
-    /// A packet has come on this connection, and stands somewhere for a moment. Returns whether it was taken; else it
-    /// must come as those do for which there are receive requests.
+    /// A packet has come on this connection; its memory is lent for this call alone. Returns whether it was taken; else
+    /// it must come as those do for which there are receive requests.
     fn take_arrival(&mut self, key: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
         self.has_arrivals = true;
         // What came before it goes before it.

@@ -1,4 +1,4 @@
-//! How an endpoint ends, and what is told to the application when a peer, a message or a transfer has failed.
+//! How an endpoint ends, and what it reports to the application when a peer, a message or a transfer has failed.
 
 use core::hash::{Hash as _, Hasher as _};
 use std::hash::DefaultHasher;
@@ -19,7 +19,7 @@ use crate::connection::Ending;
 use crate::lower::Carrier;
 
 impl Core {
-    /// From here on the application asks for nothing more. What fails is counted.
+    /// From here on the application posts nothing more. What fails is counted.
     pub(crate) fn begin_close(&mut self) {
         self.host.undelivered = Some(Undelivered::default());
     }
@@ -48,8 +48,8 @@ impl Core {
             || self.machine.owes(counts, is_promised)
     }
 
-    /// What has moved so far towards the peers that the application knows of. What they send is none of it: who sends
-    /// and receives nothing does not keep the endpoint open.
+    /// What has moved so far towards the peers that the application knows of. What they send does not count: a peer
+    /// that sends and receives nothing does not keep the endpoint open.
     pub(crate) fn movement<N: Carrier, C: Clock>(&self, engine: &mut Engine<N, C>) -> Movement {
         let mut mark = DefaultHasher::new();
         let mut is_setting_up = self.awaited.iter().any(|(peer, _)| self.is_awaited(*peer));
@@ -136,7 +136,7 @@ impl Core {
         }
     }
 
-    /// The connection to a peer is gone. What the application asked for and was not begun still waits for its turn, and
+    /// The connection to a peer is gone. What the application posted and was not begun still waits for its turn, and
     /// for another connection.
     pub(super) fn lose_peer(&mut self, peer: PeerId, failure: EndpointFailure, abrupt: bool) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };

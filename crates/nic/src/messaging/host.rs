@@ -23,8 +23,8 @@ use crate::counters::Counters;
 /// Injected messages up to this many bytes are kept in the request itself.
 const SMALL: usize = 64;
 
-/// This many sends at most have their memory exposed at a time, so that the memory table has room for others. Peers say
-/// where to write the messages of those beyond,
+/// This many sends at most have their memory exposed at a time, so that the memory table has room for others. Peers
+/// announce where to write the messages of those beyond,
 const MOST_EXPOSED: usize = 8192;
 /// but for those that are longer than this: they are no work for one write.
 const LONGEST_WRITTEN: u64 = 1 << 30;
@@ -235,7 +235,7 @@ impl NicHost {
         }
     }
 
-    /// Whether the machine has asked for something that waits to be done.
+    /// Whether the machine has requested something that waits to be done.
     pub(super) fn has_asked(&self) -> bool {
         let nothing = self.calls.is_empty()
             && self.answers.is_empty()
@@ -247,7 +247,7 @@ impl NicHost {
         !nothing
     }
 
-    /// Queues one-sided work with a peer. What the messages' protocols need goes before what the application asks for:
+    /// Queues one-sided work with a peer. What the messages' protocols need goes before what the application posts:
     /// that may wait for a fence or a credit, and so for messages that are under way.
     pub(super) fn add_work(&mut self, peer: PeerId, work: Work) {
         let Some(known) = self.peers.get_mut(peer) else { return };
@@ -300,12 +300,12 @@ impl NicHost {
         any
     }
 
-    /// Tells the application. The thread that runs the NIC holds the engine meanwhile.
+    /// Reports an event to the application. The thread that runs the NIC holds the engine meanwhile.
     pub(super) fn complete(&self, event: Event) {
         callback::run(|| self.sink.complete(event));
     }
 
-    /// Tells the application what would else only show as a standstill.
+    /// Warns the application of what would else only show as a standstill.
     pub(super) fn warn(&self, warning: &Warning) {
         callback::run(|| self.sink.warn(warning));
     }
@@ -397,7 +397,7 @@ impl Host for NicHost {
             return Ok(Parts::new());
         }
         let memory = send.lent()?;
-        // The sender leaves it alone until it is told that the message is there.
+        // The sender does not change it until the receiver reports that it has the message.
         let access = Access::REMOTE_READ | Access::STEADY;
         ensure_registered(memory, &self.registry, self.domain, access).map_err(|_| Failure::NoMemory)?;
         self.sends_exposed += usize::from(!core::mem::replace(&mut send.is_exposed, true));
@@ -446,7 +446,7 @@ impl Host for NicHost {
         });
         let Some(payload) = payload else {
             self.failed.push(ticket);
-            // That it is done will be said behind it.
+            // The notice that the write is done would be sent behind it.
             self.to_break.push(peer);
             return;
         };

@@ -1,6 +1,6 @@
-//! Connections that are being opened: what has become of them; peers to which no path leads; and those whose hosts
-//! have taken the connection, and whose programs do not answer: of these the application is told after a while, and in
-//! the end they count as unreachable.
+//! Connections that are being opened: what has become of them; peers to which no path leads; and those whose hosts have
+//! taken the connection, and whose programs do not answer: the application gets a warning about these after a while,
+//! and in the end they count as unreachable.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::lower::Carrier;
 const LOOKS_AGAIN: u32 = 16;
 
 impl Core {
-    /// Goes on with connections that are being opened, as far as something has become of them.
+    /// Continues connections that are being opened, as far as their set-ups have progressed or failed.
     pub(super) fn look_at_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         while let Some(key) = self.openings.take_news() {
@@ -47,7 +47,8 @@ impl Core {
         any
     }
 
-    /// Looks whether one of them takes too long, when it is time for that. Returns whether something was done about it.
+    /// Checks whether one of them takes too long, when it is time for that. Returns whether something was done about
+    /// it.
     pub(super) fn look_at_late_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         if self.openings.late_at.is_none_or(|at| at > now) {
@@ -98,7 +99,7 @@ impl Core {
         [told_at, over_at].into_iter().flatten().map(due).min()
     }
 
-    /// Looks whether the peer of a connection that is being opened takes too long to answer. Returns whether something
+    /// Checks whether the peer of a connection that is being opened takes too long to answer. Returns whether something
     /// was done about that.
     pub(super) fn look_at_late_opening<N: Carrier, C: Clock>(
         &mut self,
@@ -136,7 +137,7 @@ impl Core {
     }
 }
 
-/// Whether a host has taken the connection there, and its program said nothing.
+/// Whether a host has taken the connection there, and its program has not answered.
 fn is_silent(attempt: &Attempt) -> bool {
     matches!(attempt.failure, AttemptFailure::Connection(ConnectionError::NoAnswer { is_connected: true, .. }))
 }

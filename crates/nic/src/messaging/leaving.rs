@@ -1,4 +1,4 @@
-//! Callers that the application has not named, and that have left: the newest are remembered, for what they have said
+//! Callers that the application has not named, and that have left: the newest are remembered, for what they have sent
 //! may not have been read yet, and the others make room.
 
 use weft_base::PeerId;

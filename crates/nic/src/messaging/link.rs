@@ -19,7 +19,7 @@ use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkComp
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::{QueuePair, QueuePairAttributes};
 
-/// What a work request of an endpoint is for. Stands in its id.
+/// What a work request of an endpoint is for. Its id contains this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A packet comes into this slot.
@@ -91,7 +91,7 @@ pub(super) struct Link {
     pub(super) queue_pair: Arc<QueuePair>,
     registry: Registry,
     pub(super) phase: Phase,
-    /// What has come before it stood, in order.
+    /// What has come before it was established, in order.
     pub(super) early: VecDeque<WorkCompletion>,
     pub(super) proving: Option<Proving>,
     /// The serial number of the peer's hello.
@@ -106,7 +106,7 @@ pub(super) struct Link {
     slots: u16,
     /// Slots of the outbox that are free, the one that was used last at the end.
     free: Vec<u16>,
-    /// Something was posted that the engine has not been told of.
+    /// Something was posted without a doorbell to the engine.
     pub(super) is_rung: bool,
     /// The peer has broken the protocol.
     pub(super) is_broken: bool,
@@ -201,8 +201,8 @@ impl Link {
         self.queue_pair.post_receive(&self.registry, request).is_ok()
     }
 
-    /// Looks at the packet of this many bytes in a slot that was received, in `scratch`: others may come into the
-    /// region meanwhile. `None` when there is no such thing.
+    /// Reads the packet of this many bytes that was received into a slot, from a copy in `scratch`: others may come
+    /// into the region meanwhile. `None` when there is no such packet.
     pub(super) fn look_at_packet<R>(
         &self,
         slot: u16,
@@ -296,7 +296,7 @@ impl Link {
         })
     }
 
-    /// Takes what came first before the link stood, if anything has, and reads it.
+    /// Takes what came first before the link was established, if anything has, and reads it.
     pub(super) fn take_first<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let first = self.early.pop_front()?;
         let (_, Purpose::Receive(slot)) = Purpose::of(first.id) else { return None };

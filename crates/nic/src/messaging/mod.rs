@@ -62,15 +62,15 @@ pub struct EndpointSettings {
     pub receive_depth: u32,
     /// Peers known, at most, and no more than 1 048 575. Callers that the application has not named are forgotten some
     /// time after they have left: when more than a quarter of all have, or another one needs the place. Then their
-    /// numbers mean nobody.
+    /// numbers name no peer.
     pub peers: u32,
     /// How long to try to reach a peer's host, all its paths together. Its program may take longer:
     /// [`Self::reply_timeout`].
     pub connect_timeout: Duration,
     /// How long a peer's program may take to answer once its host has taken the connection: it may compute, without a
-    /// thread that runs its NIC, or be stopped. Or another program has the port by now, takes what comes and says
-    /// nothing. After [`Self::LATE`] the application is told ([`Warning::NoReply`]); when this is over, what waits for
-    /// the peer fails as [`EndpointFailure::Unreachable`]. `None`: no limit.
+    /// thread that runs its NIC, or be stopped. Or another program has the port by now, takes what comes and does not
+    /// answer. After [`Self::LATE`] the application gets a warning ([`Warning::NoReply`]); when this is over, what
+    /// waits for the peer fails as [`EndpointFailure::Unreachable`]. `None`: no limit.
     pub reply_timeout: Option<Duration>,
     /// Closing waits until what was accepted is delivered, and gives up when nothing has moved towards the peers for
     /// this long. What they receive slowly still gets there, however long it takes all together. `None`:
@@ -82,7 +82,7 @@ pub struct EndpointSettings {
 }
 
 impl EndpointSettings {
-    /// The most bytes that an endpoint keeps because of what its peers send, when so many of them are connected at a
+    /// The most bytes that an endpoint keeps because of what its peers send, when this many of them are connected at a
     /// time. What the application has posted, and peers as such, are not counted.
     #[must_use]
     pub fn most_kept(&self, connections: u64) -> u64 {
@@ -115,7 +115,7 @@ impl Default for EndpointSettings {
 impl EndpointSettings {
     /// How long nothing may move while an endpoint is closed, unless [`Self::linger`] says otherwise.
     pub const LINGER: Duration = Duration::from_secs(2);
-    /// When the application is told that a peer's host has taken the connection and its program does not answer.
+    /// When the application gets a warning that a peer's host has taken the connection and its program does not answer.
     pub const LATE: Duration = Duration::from_secs(10);
 }
 
@@ -130,8 +130,8 @@ pub struct EndpointAttributes {
     pub settings: EndpointSettings,
     /// The engine of the NIC that it belongs to, from 0; its connections are there too. `None`: the first.
     pub engine: Option<usize>,
-    /// What all endpoints of the job have, and nobody else: those without it are not let in. `None`: whoever reaches
-    /// the port is.
+    /// The secret of all endpoints of the job: peers without it are not let in. `None`: every peer that reaches the
+    /// port is.
     pub key: Option<crate::key::JobKey>,
 }
 

@@ -1,5 +1,5 @@
-//! Connections that are being opened. Their queue pairs tell what becomes of them, so that none is polled: what a turn
-//! costs does not depend on how many there are.
+//! Connections that are being opened. Events of their queue pairs report what becomes of them, so that none is polled:
+//! what a turn costs does not depend on how many there are.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ impl Signal for NoSignal {
 /// The links that are being opened.
 pub(super) struct Openings {
     all: UniqueQueue<LinkKey>,
-    /// What their queue pairs tell.
+    /// The events of their queue pairs.
     events: Arc<EventChannel>,
-    /// Those for which a packet has come, or of which something had become before they could tell it.
+    /// Those for which a packet has come, or that had been established or failed before they could report it.
     noted: UniqueQueue<LinkKey>,
     /// When one of them may have taken too long.
     pub(super) late_at: Option<Time>,
@@ -82,7 +82,7 @@ impl Openings {
     /// One of which something has become.
     pub(super) fn take_news(&mut self) -> Option<LinkKey> {
         self.noted.pop().or_else(|| {
-            // Links that were given up may tell of their end yet.
+            // Links that were given up may still report their end.
             let key = || self.events.take().map(|event| LinkKey(event.token as u32));
             core::iter::from_fn(key).find(|key| self.all.contains(*key))
         })
@@ -130,7 +130,8 @@ mod tests {
             let links: Vec<_> = (0..count).map(|number| link(number, &event_count, &registry, domain)).collect();
             links.iter().for_each(|link| openings.add(link));
             assert!(!openings.have_news() && openings.take_news().is_none());
-            // One has ended, one was given up before it ended, and one has a packet. One that stands gets one as well.
+            // One has ended, one was given up before it ended, and one has a packet. An established one gets one as
+            // well.
             links[1].queue_pair.finish(&registry, None);
             openings.remove(LinkKey(0), Some(&links[0]));
             links[0].queue_pair.finish(&registry, None);

@@ -18,27 +18,27 @@ pub(super) struct Peer {
     pub(super) address: Address,
     /// Its id when it was connected last; 0 before.
     pub(super) id: u64,
-    /// The application has named it. Else it has called by itself, and where it is stands on its own word.
+    /// The application has named it. Else it has called by itself, and its address is only what it has announced.
     pub(super) is_named: bool,
-    /// It stands among those that have left.
+    /// It is among those that have left.
     has_left: bool,
-    /// The application has asked for something with it.
+    /// The application has posted something to it.
     pub(super) is_asked: bool,
     /// The application has posted a receive for it alone.
     pub(super) has_receives: bool,
-    /// Where it was when it was connected last, as its packets said; whether it had proved that it has our key.
+    /// Where it was when it was connected last, as its packets showed; whether it had proved that it has our key.
     met: Option<(IpAddr, bool)>,
     /// This endpoint itself.
     pub(super) is_self: bool,
-    /// The connection that is being opened, or stands.
+    /// The connection that is being opened, or is established.
     pub(super) link: Option<LinkKey>,
-    /// The host that it runs on, as it has said.
+    /// The host that it runs on, as it has announced.
     pub(super) host: Option<HostId>,
     /// From where the connection is being opened, if that is known.
     pub(super) from: Option<SocketAddr>,
     /// The paths that were tried since a connection was wanted, and have all failed.
     pub(super) attempts: Vec<Attempt>,
-    /// Whether the peer was told that it shall connect to us: its connection is awaited.
+    /// Whether the peer was requested to connect to us: its connection is awaited.
     pub(super) awaited: bool,
     /// Until when it is.
     pub(super) awaited_until: Time,
@@ -46,9 +46,10 @@ pub(super) struct Peer {
     pub(super) times_awaited: u32,
     /// How often all paths have failed, though the host has taken the connection on one of them.
     pub(super) rounds: u32,
-    /// Since when a connection is wanted that does not stand yet.
+    /// Since when a connection is wanted that is not established yet.
     pub(super) wanted_since: Option<Time>,
-    /// The application was told that the peer's host has taken the connection and its program does not answer.
+    /// The application has had the warning that the peer's host has taken the connection and its program does not
+    /// answer.
     pub(super) is_lateness_told: bool,
     /// One-sided work that could not be posted yet, in order.
     pub(super) work: VecDeque<Work>,
@@ -65,8 +66,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Whether the application knows of it: it has named it, or asked for something with it. Others are callers that
-    /// nobody waits for.
+    /// Whether the application knows of it: it has named it, or posted something to it. Others are callers that no
+    /// operation waits for.
     pub(super) fn is_known(&self) -> bool {
         self.is_named || self.is_asked
     }
@@ -137,8 +138,8 @@ pub(super) struct Peers {
     left: VecDeque<PeerId>,
 }
 
-/// So large a part of all peers may be callers that have left, before the first of them are forgotten: what they have
-/// said may not have been read yet.
+/// All peers divided by this may be callers that have left, before the first of them are forgotten: what they have sent
+/// may not have been read yet.
 const LEFT_PART: usize = 4;
 
 impl Peers {
@@ -201,7 +202,7 @@ impl Peers {
             let peer = &mut self.all[known.place()];
             if !peer.is_named {
                 if peer.met.is_some_and(|(met, is_proven)| !is_proven && !has_ip(address, met)) {
-                    // A caller has only said so: the application knows where that peer is.
+                    // That id is only what a caller has announced: the application knows where that peer is.
                     return None;
                 }
                 peer.is_named = true;
@@ -290,7 +291,7 @@ impl Peers {
         }
     }
 
-    /// A peer is connected, and says its id: it may be another one than before.
+    /// A peer is connected, and announces its id: it may be another one than before.
     pub(super) fn meet(&mut self, peer: PeerId, id: u64, remote: IpAddr, is_proven: bool) {
         self.expect(peer, id, remote, is_proven);
         let Some(known) = self.get_mut(peer) else { return };
@@ -300,8 +301,8 @@ impl Peers {
         }
     }
 
-    /// A caller that has said its id will be connected, if it means it: it is found as this peer from now on, and so is
-    /// the id that the peer was known by before.
+    /// A caller that has announced its id will be connected once it confirms: it is found as this peer from now on, and
+    /// so is the id that the peer was known by before.
     pub(super) fn expect(&mut self, peer: PeerId, id: u64, remote: IpAddr, is_proven: bool) {
         let Some(known) = self.get_mut(peer) else { return };
         known.met = Some((remote, is_proven));
@@ -326,7 +327,8 @@ impl Peers {
     /// One common path does not make it another one's successor: hosts have addresses in common, those of containers
     /// for example, and so may this endpoint and the caller.
     ///
-    /// What a caller says of itself is only believed as far as it comes from where it says, or has proved something.
+    /// What a caller announces of itself is only believed as far as it comes from the address that it announces, or has
+    /// proved something.
     pub(super) fn find_caller(&self, address: &Address, origin: Origin) -> Caller {
         if let Some(known) = self.by_id.get(&address.id) {
             return if self.may_be(*known, origin) { Caller::Known(*known) } else { Caller::Elsewhere };
@@ -499,7 +501,7 @@ mod tests {
         // Nor its address.
         let elsewhere = call(&mut peers, &address(66, &["10.0.0.3:5000"]), from("10.0.0.66"));
         assert_ne!(peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap(), elsewhere);
-        // The peer that was where the application says is taken for the one that it names.
+        // The peer that was at the address that the application gives is taken for the one that it names.
         let four = address(4, &["10.0.0.4:5000"]);
         let fourth = call(&mut peers, &four, from("10.0.0.4"));
         assert_eq!(peers.find_or_add(&four), Ok(fourth));

@@ -5,7 +5,7 @@
 //! Opening       Up           Ending    opened by us, over a path of the peer
 //! Unproven      Up           Ending    opened by a caller, which has yet to prove that it has the key
 //! Unconfirmed   Up           Ending    opened by a caller, which was answered and has yet to confirm
-//! Up            .            Ending    it stands
+//! Up            .            Ending    established
 //! Ending        .            .         its end is under way, or has come
 //! ```
 //!
@@ -20,7 +20,7 @@ pub(super) enum Phase {
     Unproven,
     /// Opened by a caller, which was answered and has yet to confirm.
     Unconfirmed,
-    /// It stands.
+    /// It is established.
     Up,
     /// Its end is under way, or has come.
     Ending,
@@ -29,8 +29,8 @@ pub(super) enum Phase {
 /// What changes the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Both ends know that the other is there, and who it is: the peer has answered well, or the caller has proved or
-    /// confirmed what it has yet to.
+    /// Both ends know that the other is there, and which peer it is: the peer has answered well, or the caller has
+    /// proved or confirmed what it has yet to.
     Established,
     /// One of the ends does not want it any more, or it was not to be.
     Ended,

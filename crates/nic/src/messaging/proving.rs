@@ -1,7 +1,7 @@
 //! How both sides of a connection prove that they have the job's key: the reply to a hello proves it for the answerer,
 //! the first packet for the caller. Until then nothing is granted, matched or
-//! replaced: the caller is no peer, its packets wait, and it reaches no memory. Then the called end decides about
-//! the connection, as it does without a key about a hello, and says so.
+//! replaced: the caller is no peer, its packets wait, and it reaches no memory. Then the called end decides about the
+//! connection, as it does without a key about a hello, and sends its verdict.
 
 use weft_base::{Clock, PeerId};
 use weft_message::Decision;
@@ -23,8 +23,7 @@ use crate::offer::ConnectionInfo;
 use crate::offer::RequestInfo;
 
 /// The most callers that have been answered and have yet to prove something. Further ones wait to be answered; they
-/// take the places of those that have said nothing for an
-/// eighth of the time for connecting.
+/// take the places of those that have been silent for an eighth of the time for connecting.
 const MOST_UNPROVEN: usize = 64;
 /// The peer of a link to none in particular.
 const NOBODY: PeerId = PeerId(u32::MAX);
@@ -56,8 +55,8 @@ impl Core {
         true
     }
 
-    /// Looks whether the verdict is here. The peer is the wanted one, and its host answers as long as the connection
-    /// stands: so it has as long as for its first answer ([`super::EndpointSettings::reply_timeout`]).
+    /// Checks whether the verdict is here. The peer is the wanted one, and its host answers as long as the connection
+    /// is established: so it has as long as for its first answer ([`super::EndpointSettings::reply_timeout`]).
     pub(super) fn hear_verdict<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
         let Some(link) = self.links.get_mut(key.0) else { return false };
         let (peer, Phase::Opening(path)) = (link.peer, link.phase) else { return false };
@@ -147,7 +146,7 @@ impl Core {
         own.emit(&mut reply);
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
         if engine.accept(request, &queue_pair, &reply, None).is_err() {
-            // It has gone: none is to be told.
+            // It has gone: no peer is left to answer.
             self.links.remove(key.0);
             return Ok(());
         }
@@ -160,7 +159,7 @@ impl Core {
         Ok(())
     }
 
-    /// Looks what callers that have been answered have said since.
+    /// Polls for what callers that have been answered have sent since.
     pub(super) fn look_at_unproven<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         let mut any = false;

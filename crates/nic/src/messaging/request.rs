@@ -1,4 +1,4 @@
-//! What is asked of a message endpoint, and what it reports.
+//! What an application requests of a message endpoint, and what the endpoint reports.
 
 use core::fmt;
 use core::time::Duration;
@@ -26,7 +26,8 @@ pub struct Address {
     /// The paths that lead to it: a set, of which a lower layer uses one or all. Where it uses one, it takes the first
     /// that leads there.
     pub paths: ArrayVec<SocketAddr, MAX_ADDRESSES>,
-    /// By what it is called, if that is known: a caller by something else is told so in place of finding none.
+    /// The transport by which it is called, if that is known: a caller by another one gets an error that says so, in
+    /// place of finding no program.
     pub transport: Option<Transport>,
 }
 
@@ -448,7 +449,7 @@ impl AttemptFailure {
 impl fmt::Display for AttemptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The address stands before it.
+            // The address is written before it.
             Self::Connection(ConnectionError::Connect { error, .. }) => error.fmt(f),
             Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: false, .. }) => {
                 write!(f, "timed out: nobody has answered within {waited_for:?}")
@@ -643,7 +644,7 @@ pub trait Completions: Send + Sync {
     /// Receives may be posted to queue pairs and shared receive queues. What is dropped here and needs the NIC for its
     /// end (an endpoint, a queue pair, a listener, the last handle of a NIC) ends on another thread, soon after.
     ///
-    /// The same holds for what [`Nic::wait_until`](crate::Nic::wait_until) asks.
+    /// The same holds for the condition of [`Nic::wait_until`](crate::Nic::wait_until).
     fn complete(&self, event: Event);
 
     /// Something is wrong that would else only show as a standstill. A program should print it. Called as

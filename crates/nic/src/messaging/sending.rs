@@ -39,7 +39,7 @@ impl Core {
         any
     }
 
-    /// Does what the messages' machine has asked for.
+    /// Does what the messages' machine has requested.
     fn follow<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         // A peer may be both: the old connection makes way for the new one.
@@ -182,7 +182,7 @@ impl Core {
     }
 
     /// Posts the next work request of the application's transfer or atomic at the head of a peer's work. Returns
-    /// whether that went on.
+    /// whether that made progress.
     fn post_user(&mut self, peer: PeerId, number: u32, now: Time) -> bool {
         match self.host.transfers.get_mut(number) {
             Some(Transfer::User(transfer)) => {

@@ -1,4 +1,4 @@
-//! One-sided work: what the application asks for, and what the messages' protocols do.
+//! One-sided work: what the application posts, and what the messages' protocols do.
 
 use arrayvec::ArrayVec;
 use weft_base::{Gather, MAX_GATHER, NoDigest, PeerId, Slice};
@@ -134,7 +134,7 @@ impl UserTransfer {
         domain: weft_base::DomainId,
     ) -> Result<Operation, EndpointFailure> {
         if self.wrote_all {
-            // Its answer tells that what was written before has arrived: the peer takes both in this order (RFC 5040
+            // Its answer shows that what was written before has arrived: the peer takes both in this order (RFC 5040
             // section 5.5).
             self.is_posted = true;
             let (place, _) = self.place(0);
@@ -203,7 +203,7 @@ pub(super) struct UserAtomic {
 }
 
 impl UserAtomic {
-    /// How it is asked of the peer by RFC 7306, if it can be.
+    /// The operation of RFC 7306 that does this at the peer, if there is one.
     pub(super) fn native(&self) -> Option<(AtomicCode, u64, u64, u64, u64)> {
         let AtomicPost { element, operation, count, place, operand, compare, .. } = &self.post;
         if *count != 1 || !matches!(element, Element::U64 | Element::I64) || place.offset % 8 != 0 {
@@ -289,7 +289,7 @@ pub(super) fn failure_of(status: Status, lost: impl FnOnce() -> EndpointFailure)
 }
 
 /// Whether the peer has ended the connection because of a place that it does not let us write to. Its Terminate does
-/// not say for which of the writes under way (RFC 5040 section 4.8), so it stands for all of them.
+/// not name the write that it is about (RFC 5040 section 4.8), so it holds for all that are under way.
 const fn refuses_access(lost: &EndpointFailure) -> bool {
     use weft_wire::terminate::TerminateCode as Code;
     let EndpointFailure::Lost(ConnectionError::Stream(StreamError::Peer(terminate))) = lost else { return false };

@@ -1,6 +1,5 @@
-//! Callers that were let in and have not said yet that they know. Over datagrams a hello may come long after its
-//! caller has given up, or twice: until the caller confirms there is no connection, nothing is sent on it, and
-//! nothing is lost with it.
+//! Callers that were let in and have not confirmed yet. Over datagrams a hello may come long after its caller has given
+//! up, or twice: until the caller confirms there is no connection, nothing is sent on it, and nothing is lost with it.
 
 use weft_base::{Clock, PeerId};
 use weft_wire::message::Hello;
@@ -14,7 +13,7 @@ use crate::ids::LinkKey;
 use crate::lower::Carrier;
 
 impl Core {
-    /// A link to a caller stands as soon as the caller has confirmed, which over a stream it has.
+    /// A link to a caller is established as soon as the caller has confirmed, which over a stream it has.
     pub(super) fn stand_if_confirmed<N: Carrier, C: Clock>(
         &mut self,
         key: LinkKey,
@@ -83,7 +82,7 @@ impl Core {
         }
     }
 
-    /// The caller did not mean it, or has gone: it is as if it had never called.
+    /// The caller did not mean it, or has gone: its call is undone.
     fn never_confirmed<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.remove(key.0) else { return };
         let peer = link.peer;

@@ -8,8 +8,8 @@ use crate::engine::listening::RequestKey;
 use crate::ids::LinkKey;
 use crate::offer::RequestInfo;
 
-/// A caller that says it is the peer that we are connected with. It is decided when that connection has turned out to
-/// be dead, or to live.
+/// A caller that claims to be the peer that we are connected with. The call is decided when that connection has turned
+/// out to be dead, or to live.
 pub(super) struct PendingTakeover {
     pub(super) request: RequestKey,
     pub(super) info: RequestInfo,

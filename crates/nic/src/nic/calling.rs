@@ -38,7 +38,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
     }
 
-    /// Goes on where a post had left some of the caller's stage.
+    /// Continues where a post had left some of the caller's stage.
     fn finish_one(&self) -> bool {
         let Some(queue_pair) = self.shared.unfinished.lock().pop() else { return false };
         self.assist(&queue_pair);
@@ -70,9 +70,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     }
 
     /// A thread is about to sleep on descriptors: something else must run the event loop. With [`Progress::Hybrid`] the
-    /// NIC's thread takes over at once. Without such a thread the operating system watches all connections, and the
-    /// network's own descriptor becomes readable when one of them has something to do. Does nothing in a callback:
-    /// the thread that runs the event loop is in it.
+    /// NIC's thread takes over at once. Without such a thread all connections are armed, and the network's own
+    /// descriptor becomes readable when one of them has something to do. Does nothing in a callback: the thread that
+    /// runs the event loop is in it.
     pub fn watch(&self) {
         if !self.is_callable() {
             return;
@@ -104,9 +104,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         taken_back
     }
 
-    /// Has threads that wait in [`Nic::wait_until`] ask again whether they are done: something has changed that the
-    /// event loop knows nothing of. In a callback only those that sleep are told: the one that runs the callback asks
-    /// again after it.
+    /// Has threads that wait in [`Nic::wait_until`] check again whether they are done: something has changed that the
+    /// event loop knows nothing of. In a callback this wakes only those that sleep: the one that runs the callback
+    /// checks again after it.
     pub fn nudge(&self) {
         if !self.is_owner_process() {
             return;
@@ -130,7 +130,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// thread does. Returns whether `done`.
     ///
     /// `done` runs in a callback: it can't use a NIC or an endpoint ([`crate::Completions::complete`] says more). In a
-    /// callback this asks `done` once and does not wait.
+    /// callback this calls `done` once and does not wait.
     pub fn wait_until(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
         // In a child by fork `done` might wait for a lock that no thread holds.
         if !self.is_owner_process() {
@@ -139,7 +139,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         if in_callback() {
             return done();
         }
-        // Often it is asked under the lock of an engine, so it always is a callback: what it may do depends on nothing.
+        // It is often called under the lock of an engine, so it always counts as a callback: what it may do is always
+        // the same.
         let mut done = || callback::run(&mut done);
         if done() {
             return true;
@@ -166,8 +167,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
     }
 
-    /// As [`Nic::wait_until`], without a limit, for a `done` that uses the engine itself: it is asked now and then, and
-    /// told what time it is. Not in a callback.
+    /// As [`Nic::wait_until`], without a limit, for a `done` that uses the engine itself: it is called now and then,
+    /// with the time. Not in a callback.
     pub(crate) fn wait_until_slowly(&self, mut done: impl FnMut(Time) -> bool) {
         while !done(self.shared.common.clock.now()) && self.is_callable() {
             self.wait_until(Some(SLOW_POLL), || false);
@@ -205,7 +206,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     }
 }
 
-/// A number for the calling thread: 0, 1, 2 in the order in which threads ask.
+/// A number for the calling thread: 0, 1, 2 in the order in which threads call this first.
 pub(super) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

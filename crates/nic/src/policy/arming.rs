@@ -1,4 +1,4 @@
-//! What an engine polls itself, and what the operating system watches for it.
+//! What an engine polls itself, and what is armed, so that the operating system reports on it.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use super::constants::{
 };
 
 /// Whether a connection that was polled this often without finding anything is armed instead. `polled`: how many are;
-/// `is_load`: one load told that nothing has come.
+/// `is_load`: one load showed that nothing has come.
 #[inline]
 pub(crate) const fn arms_connection(empty_polls: u32, polled: usize, is_load: bool) -> bool {
     let after = if is_load && polled <= FEW_LOADS { ARM_LOADS_AFTER } else { ARM_AFTER };
@@ -27,8 +27,9 @@ pub(crate) const fn polls_port(ports: usize, polled: usize) -> bool {
     ports <= FEW_POLLED || polled < FEW_POLLED
 }
 
-/// Whether the operating system is asked about what is armed: some connections or ports are polled, or none; they found
-/// something, or something is armed in case they did not; in this turn, so much time after it was asked last.
+/// Whether the operating system is polled for what is armed. `any_polled`: some connections or ports are polled;
+/// `found`: they found something; `any_armed`: something is armed; in turn `turn`, this long after the system was
+/// polled last.
 #[inline]
 pub(crate) fn asks_system(any_polled: bool, found: bool, any_armed: bool, turn: u32, since: Duration) -> bool {
     !any_polled || !found && any_armed || turn.is_multiple_of(ASK_EVERY_TURNS) || since >= ASK_AFTER

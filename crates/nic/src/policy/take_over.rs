@@ -1,4 +1,4 @@
-//! How long callers may be away before the NIC's thread takes over, and when its watchdog looks after them.
+//! How long callers may be away before the NIC's thread takes over, and when its watchdog checks on them.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
@@ -11,10 +11,10 @@ pub(crate) struct TakeOver {
     /// How long callers may be away.
     away_ns: AtomicU32,
     longest_away_ns: u32,
-    /// Time to the watchdog's next look while callers come without a pause, and the longest that may become at first.
+    /// Time to the watchdog's next check while callers come without a pause, and the longest that may become at first.
     interval_ns: AtomicU32,
     longest_interval_ns: AtomicU32,
-    /// For how long callers have come without a pause, by the watchdog's looks.
+    /// For how long callers have come without a pause, by the watchdog's checks.
     busy_ns: AtomicU32,
     is_oversubscribed: AtomicBool,
     is_adaptive: bool,
@@ -46,7 +46,7 @@ impl TakeOver {
         self.is_adaptive
     }
 
-    /// The longest time between two looks while callers have come without a pause for a short time; never less than
+    /// The longest time between two checks while callers have come without a pause for a short time; never less than
     /// they may be away.
     pub(crate) fn set_longest_interval(&self, longest: Duration) {
         if self.is_adaptive {
@@ -74,7 +74,7 @@ impl TakeOver {
         Duration::from_nanos(self.away_ns.load(Ordering::Relaxed).into())
     }
 
-    /// When to look again, while callers are `present` and the last visit was `quiet` ago. `None` when they have been
+    /// When to check again, while callers are `present` and the last visit was `quiet` ago. `None` when they have been
     /// away for too long.
     pub(crate) fn next_look(&self, present: bool, quiet: Duration) -> Option<Duration> {
         let away = self.away();
@@ -87,7 +87,7 @@ impl TakeOver {
             return None;
         }
         if quiet > NO_PAUSE {
-            // A pause, or the look took long to begin.
+            // A pause, or the check was late.
             return Some(away - quiet);
         }
         let (last, longest) =
@@ -124,7 +124,7 @@ mod tests {
         TakeOver::new(us(200), true)
     }
 
-    /// Callers present, how long ago their last visit was, oversubscribed: when to look again.
+    /// Callers present, how long ago their last visit was, oversubscribed: when to check again.
     #[test]
     fn the_table_of_looks() {
         let rows = [

@@ -2,8 +2,8 @@
 //!
 //! A channel keeps at most one event of a kind for each source, so its memory is bounded by what is attached to it,
 //! whether it is read or not. That is why the kinds that may come often ([`EventKind::Requested`],
-//! [`EventKind::Refused`], [`EventKind::Full`], [`EventKind::Completions`]) stand for all that has happened until they
-//! are taken.
+//! [`EventKind::Refused`], [`EventKind::Full`], [`EventKind::Completions`]) cover all that has happened until they are
+//! taken.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU16, Ordering};
@@ -29,8 +29,8 @@ pub struct ChannelEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// Listener: connections wait to be accepted. It stands for all that wait when it is taken: accept until there is
-    /// none.
+    /// Listener: connections wait to be accepted. One event covers all that wait when it is taken: accept until there
+    /// is none.
     Requested,
     /// Listener: callers have failed, or were refused, before they were accepted. [`crate::Listener::take_refused`]
     /// returns them, with the reasons.
@@ -43,7 +43,7 @@ pub enum EventKind {
     },
     /// Listener: it has failed, and takes no more callers.
     ListenerFailed(Error),
-    /// Queue pair: its connection stands, and requests may be posted.
+    /// Queue pair: its connection is established, and requests may be posted.
     Established,
     /// Queue pair: no connection came about.
     NotConnected(ConnectionError),
@@ -200,8 +200,8 @@ impl fmt::Debug for EventChannel {
     }
 }
 
-/// What a listener, a queue pair, a shared receive queue or a completion queue tells its events to: a channel, under a
-/// number. Woken, it tells [`EventKind::Completions`].
+/// Where a listener, a queue pair, a shared receive queue or a completion queue reports its events: a channel, under a
+/// number. When woken, it reports [`EventKind::Completions`].
 #[derive(Debug)]
 pub struct EventSource {
     channel: Arc<EventChannel>,

@@ -12,9 +12,9 @@ use super::sync::{AtomicUsize, Condvar, Entered, PlainGuard, PlainMutex, Rank, f
 
 /// Wakes all threads that wait each time it is turned, and costs a fence and a load when none does.
 ///
-/// A thread that waits counts itself, and then asks whether what it waits for is there; one that changes something
-/// publishes it in any way, and then looks whether anybody waits. A fence between the two, on either side, makes sure
-/// that one of them sees the other (see [`weft_lock::Alarm`]).
+/// A thread that waits counts itself, and then checks whether what it waits for is there; one that changes something
+/// publishes it in any way, and then checks whether any thread waits. A fence between the two, on either side, makes
+/// sure that one of them sees the other (see [`weft_lock::Alarm`]).
 #[derive(Debug, Default)]
 pub(crate) struct EventCount {
     waiting: AtomicUsize,
@@ -50,8 +50,8 @@ impl EventCount {
         self.turned.notify_all();
     }
 
-    /// Sleeps until a turn, or for `timeout`, unless `ready` says that there is nothing to wait for. `ready` is asked
-    /// after this thread is counted as waiting, so a change between the question and the sleep is not missed.
+    /// Sleeps until a turn, or for `timeout`, unless `ready` says that there is nothing to wait for. `ready` is called
+    /// after this thread is counted as waiting, so a change between that call and the sleep is not missed.
     pub(crate) fn wait(&self, timeout: Duration, ready: impl FnOnce() -> bool) {
         let (entered, turns) = self.turns();
         self.waiting.fetch_add(1, Ordering::Relaxed);

@@ -21,7 +21,7 @@ pub(crate) enum Event {
     Connect,
     /// It was refused before it began.
     Refuse,
-    /// The connection stands.
+    /// The connection is established.
     Establish,
     /// One side closes.
     Close,

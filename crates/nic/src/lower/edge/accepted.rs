@@ -12,8 +12,8 @@ use super::outbox::Outbox;
 use crate::lower::{Io, Terms};
 use crate::offer::{LowerStartError, StartError, StartReason};
 
-/// The answer to a call is said again this long after the first time, then after twice as long, and so on, until the
-/// caller says that it knows: one that has given up answers that the connection is unknown.
+/// The answer to a call is retransmitted this long after the first time, then after twice as long, and so on, until the
+/// caller confirms: one that has given up answers that the connection is unknown.
 pub(super) const ANSWER_AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// That often, so that no more goes to an address that may be false than three times what came from it (RFC 9000
 /// section 8.1): a hello has 1200 bytes, an answer up to some 700.
@@ -49,7 +49,7 @@ impl AcceptedCall {
         &self.answering
     }
 
-    /// When the answer is said again.
+    /// When the answer is retransmitted.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         (self.answers < ANSWERS).then_some(self.answer_at)
     }

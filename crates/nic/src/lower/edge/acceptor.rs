@@ -83,7 +83,7 @@ pub(super) fn on_unmatched<S>(
     let Unmatched { datagram, port, offer, is_crowded } = unmatched;
     let called = match weft_wire::edge::destination(datagram.bytes) {
         Ok(For::Setup { destination, .. }) if destination == ConnectionId::default() => *offer,
-        // Of a connection, or an answer to a call that was given up: the connection is told.
+        // Of a connection, or an answer to a call that was given up: the peer gets a reset.
         Ok(For::Connection(id) | For::Setup { destination: id, .. }) => {
             answer.extend(acceptor.inner.reset(datagram.bytes, id).into_iter().flatten());
             None
@@ -106,7 +106,7 @@ pub(super) fn on_unmatched<S>(
     }
 }
 
-/// What the listener hears of a caller that was refused.
+/// The error that the listener reports for a caller that was refused.
 fn refusal(reason: Reject, has_key: bool) -> ConnectionError {
     let words = match reason {
         Reject::Key if has_key => "the caller has no job key, as this side has",

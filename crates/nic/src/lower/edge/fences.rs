@@ -5,7 +5,7 @@ use core::ops::Range;
 use weft_edge::Options;
 use weft_rdmap::{RequestFlags, SegmentOf};
 
-/// Where in the order of the connection Writes with fences stand.
+/// The positions of Writes with fences in the order of the connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fences {
     /// Where the request under way starts.
@@ -20,7 +20,7 @@ impl Fences {
         self.forward > acknowledged
     }
 
-    /// What is said of a segment that takes these positions. What is acknowledged needs not be waited for.
+    /// The options of a segment that takes these positions. It does not wait for what is acknowledged.
     pub(super) fn pass(&mut self, request: SegmentOf, positions: Range<u64>, acknowledged: u64) -> Options {
         let SegmentOf { flags, is_first, is_last, is_write } = request;
         if is_first {

@@ -1,4 +1,4 @@
-//! What stands above a connection whose stream has gone: nothing, and none can be made.
+//! The layer above a connection whose stream has gone: it has no stream, and none can be made.
 
 use weft_base::Time;
 use weft_rdmap::{Arrival, OrderConstraint, Placement, Verdict, Violation};

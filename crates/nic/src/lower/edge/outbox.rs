@@ -210,7 +210,7 @@ fn send_once(
     outcome(&ports.send(port, &batch, &pieces), length, segment, tx_key, tell)
 }
 
-/// What a call has come to that was to send so many bytes. `None`: there is no room now. Otherwise the bytes that are
+/// The outcome of a call that was to send this many bytes. `None`: there is no room now. Otherwise the bytes that are
 /// done with.
 pub(super) fn outcome(
     result: &Result<DatagramSent, PortError>,
@@ -231,7 +231,7 @@ pub(super) fn outcome(
             Some(bytes)
         }
         Err(_) => {
-            // As if it had been lost on the way.
+            // It counts as lost on the way.
             tell(SendFailure::Unreachable(tx_key.rail));
             Some(bytes)
         }
@@ -247,8 +247,8 @@ impl Waiting {
         self.0.clear();
     }
 
-    /// Takes what a port has no room for: copied, for its memory may go meanwhile. What has no memory any more is as if
-    /// it had been lost.
+    /// Takes what a port has no room for: copied, for its memory may go meanwhile. What has no memory any more counts
+    /// as lost.
     fn add(&mut self, parts: Parts<'_>, segment: u32, tx_key: TxKey, registry: &Registry) {
         if let Ok(bytes) = parts.copied(registry) {
             self.0.push_back((bytes, segment, tx_key));

@@ -15,15 +15,15 @@ const _: () = assert!(
     "what may pass the queues fits into every datagram"
 );
 
-/// A packet that takes so many datagrams keeps both sides busy for longer than the system call takes that it costs to
+/// A packet that takes this many datagrams keeps both sides busy for longer than the system call takes that it costs to
 /// send it before the next one is written. (Of 64 KiB on a link of 1500 bytes a fifth is saved; on the loopback, where
 /// all is one datagram, it costs as much.)
 const APART_DATAGRAMS: usize = 4;
 
 impl Edge {
     /// Sends a short request in a datagram of its own, with the acknowledgement that is due. The payload is copied;
-    /// what is not acknowledged is sent again from the copy. A request whose completion is told completes when it is
-    /// acknowledged, and the peer is asked for that at once; the others are complete.
+    /// what is not acknowledged is retransmitted from the copy. A signaled request completes when it is acknowledged,
+    /// and requests an immediate acknowledgement; the others are complete.
     pub(super) fn pass_short<A: StreamSink>(
         &mut self,
         above: &mut A,

@@ -10,8 +10,8 @@ use crate::lower::{DatagramPorts, Io, RailPort};
 use crate::rail_report::{Out, RailReport, RailState};
 
 impl Edge {
-    /// Tells the machine what this host has beside the address that the connection was set up on. Two programs of one
-    /// host have nothing to gain.
+    /// Gives the machine the addresses that this host has beside the address that the connection was set up on. Two
+    /// programs of one host have nothing to gain.
     pub(super) fn offer_rails(&mut self, io: &Io<'_, impl AsMut<Outbox>>) {
         self.rails.serial = io.datagrams.rails_serial();
         let Some(own) = self.local.filter(|own| !own.ip().is_unspecified()) else { return };
@@ -73,7 +73,7 @@ impl Edge {
         self.rails.serial != io.datagrams.rails_serial()
     }
 
-    /// What others are told of the rails.
+    /// Reports the state of the rails.
     pub(super) fn report(
         &self,
         connection: &Connection,
@@ -96,8 +96,8 @@ impl Edge {
     }
 }
 
-/// The machine learns what the socket behind an address has dropped, and takes: the peer is told with the next
-/// acknowledgement. The count goes round.
+/// Passes to the machine how much the socket behind an address has dropped, and how much it takes: the next
+/// acknowledgement carries both to the peer. The count wraps.
 pub(super) fn tell_socket(connection: &mut Connection, local: u8, (port, _): Path, io: &Io<'_, impl AsMut<Outbox>>) {
     connection.set_rail_socket(local, io.datagrams.overflowed(port) as u32, io.datagrams.credit(port));
 }

@@ -96,7 +96,7 @@ impl Edge {
     }
 }
 
-/// Takes segments of which nobody wants to know any more.
+/// Takes segments that no layer wants any more, and drops them.
 struct Discard;
 
 impl Sink for Discard {
@@ -260,7 +260,7 @@ impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
             let verdict = self.hand_up(segment.arrival, segment.constraint, &segment.ulpdu);
             let Some(kept) = self.kept.as_deref_mut() else { return };
             if matches!(verdict, Verdict::Later | Verdict::NotReady) {
-                // It has been acknowledged, so nobody brings it again: it is looked at again.
+                // It has been acknowledged, so the peer does not retransmit it: it is kept, and offered again.
                 self.handed.is_starved = true;
                 return kept.put_back(segment);
             }

@@ -13,7 +13,7 @@ use super::state::{Edge, Phase, Running};
 use super::wire::{COPY_ALL, Parts};
 use crate::lower::{Io, SendError, SendFailure, Sent, StreamGuard, StreamSink};
 
-/// The longest segment of one datagram, with room for what stands before it.
+/// The longest segment of one datagram, with room for the headers before it.
 const MOST: u32 = 60 * 1024;
 
 /// Where nothing is on the way yet so few datagrams leave first, then twice as many: the peer takes them while more are
@@ -118,7 +118,7 @@ fn send_batch(
         return Ok(bytes.len());
     }
     let (posted, posted_bytes) = laid.post(paths, name, io.datagrams);
-    // Who serves a port for others takes bytes alone.
+    // An engine that serves a port for others takes bytes alone.
     let threshold = if is_own { io.settings.gather_threshold } else { COPY_ALL };
     laid.lay_out(posted, io.registry, threshold, runs)?;
     let wire = &laid.wire;
@@ -229,7 +229,7 @@ impl Edge {
         self.is_displaced |= is_displaced;
     }
 
-    /// Tells the stream what has left for good.
+    /// Reports to the stream the segments that are acknowledged and whose memory no port uses any more.
     pub(super) fn tell_sent<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
         let paths = self.rails.paths((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };

@@ -26,7 +26,7 @@ use crate::settings::{FlowShare, OutOfOrder, Rails};
 
 /// A program may take as long as it likes to decide: the peer that waits says how long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// A hello is said again at the latest after this.
+/// A hello is retransmitted at the latest after this.
 const LONGEST_REPEAT: Duration = Duration::from_millis(400);
 
 /// How long a rejection is retransmitted to a caller that retries.
@@ -63,7 +63,7 @@ pub(super) fn say(
     io.counters.sends += 1;
     io.counters.sent_wire_bytes += bytes.len() as u64;
     match io.datagrams.send(port, &batch, &[Piece::Bytes(bytes)])? {
-        // What finds no room is said again later.
+        // What finds no room is retransmitted later.
         DatagramSent::Taken(_) => Ok(()),
         // It will not pass later either.
         DatagramSent::TooLarge(carries) => {
@@ -293,7 +293,7 @@ impl Edge {
         let mut answer = Vec::new();
         let said = words(&Offer { ird, ord, ..offer }, private_data);
         let established = answering.accept(&said, &edge_settings(self.port, io), &mut answer);
-        // What is lost is said again when the hello comes again.
+        // If it is lost, it is retransmitted when the hello comes again.
         let _ = say(&answer, self.remote, (self.port, self.from), io);
         let fences = established.peer_keeps_options;
         let terms = self.terms(Role::Responder, (ird, ord), fences, heard);
@@ -302,7 +302,7 @@ impl Edge {
         Ok(Accepted::Awaits(info))
     }
 
-    /// Looks whether the caller has confirmed. What confirms stays in the inbox: the connection takes it.
+    /// Checks whether the caller has confirmed. What confirms stays in the inbox: the connection takes it.
     fn go_on_accepted(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) -> Result<StartStep, ConnectionError> {
         let (place, remote) = ((self.port, self.from), self.remote);
         let Phase::Accepted(accepted) = &mut self.phase else { return Ok(StartStep::Idle) };
@@ -312,7 +312,7 @@ impl Edge {
         }
         core::mem::take(&mut io.inbox).for_each(|datagram| repeat(&accepted.answering, &datagram, place, io));
         if accepted.next_timeout().is_some_and(|at| at <= io.now) {
-            // What is lost is said again.
+            // The answer may be lost: it is retransmitted.
             let _ = say(accepted.answering.answer(), remote, place, io);
             accepted.answer_at = io.now + ANSWER_AGAIN_AFTER * (1 << accepted.answers);
             accepted.answers += 1;

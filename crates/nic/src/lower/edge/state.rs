@@ -46,7 +46,7 @@ pub(super) enum Phase {
     /// The answer is yes, and the caller has not confirmed yet.
     Accepted(Box<AcceptedCall>),
     Running(Box<Running>),
-    /// The answer is no; it is said again until then.
+    /// The answer is no; it is retransmitted until then.
     Rejected(Box<Answering>, Time),
     Over,
 }
@@ -94,7 +94,7 @@ pub(super) struct Running {
     pub(super) error: Option<ReceiveError>,
     /// What the NIC's counters have of the connection's.
     pub(super) counted: weft_edge::Counters,
-    /// No time has come before this: the last that [`Pollable::next_timeout`] has said.
+    /// No time has come before this: the last that [`Pollable::next_timeout`] has returned.
     pub(super) idle_until: Cell<Time>,
 }
 

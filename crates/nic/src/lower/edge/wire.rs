@@ -29,7 +29,7 @@ pub(super) struct Wire {
     copied: u64,
 }
 
-/// Memory that goes out behind so many of the bytes.
+/// Memory that goes out behind the first `at` bytes.
 #[derive(Clone, Copy, Debug)]
 struct Inset {
     at: usize,
@@ -47,7 +47,7 @@ impl Wire {
         &self.bytes[..self.used]
     }
 
-    /// So many bytes more, to be written over.
+    /// Room for `length` more bytes, to be written over.
     fn room(&mut self, length: usize) -> &mut [u8] {
         let start = self.used;
         self.used += length;
@@ -273,7 +273,7 @@ impl<'a> Parts<'a> {
         Some((Piece::Memory(left), Self { memory: others, skip: 0, ..self }))
     }
 
-    /// What is left behind so many bytes.
+    /// What is left behind the first `bytes` bytes.
     pub(super) fn behind(self, bytes: usize) -> Self {
         if let Some(plain) = self.plain() {
             return Self::of(plain.get(bytes..).unwrap_or_default());
@@ -345,7 +345,7 @@ fn length_of(piece: &Piece<'_>) -> usize {
     }
 }
 
-/// At most so many bytes of a piece.
+/// At most `most` bytes of a piece.
 fn first_of(piece: Piece<'_>, most: usize) -> Piece<'_> {
     match piece {
         Piece::Bytes(bytes) => Piece::Bytes(&bytes[..bytes.len().min(most)]),

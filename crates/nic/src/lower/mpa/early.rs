@@ -3,7 +3,7 @@
 //!
 //! [`Reassembler`] finds them, whole and with a good CRC, and keeps what is a part of one. The stream places what comes
 //! early and keeps what it needs to deliver it in its turn. What it can't take before its turn is kept here. All of
-//! that stands behind a gap, so the window of the port bounds it.
+//! that follows a gap, so the window of the port bounds it.
 
 use std::collections::VecDeque;
 
@@ -200,7 +200,7 @@ impl<A: StreamSink, S> Pass<'_, '_, A, S> {
         self.is_over || self.error.is_some()
     }
 
-    /// Bytes that stand there. False: they are to come again.
+    /// Takes bytes that belong at this position. False: they are to come again.
     fn take(&mut self, reassembler: &mut Reassembler, position: StreamPosition, bytes: &[u8]) -> bool {
         if self.has_ended() {
             return true;

@@ -188,8 +188,8 @@ impl Outgoing {
         self.lent += 1;
     }
 
-    /// The oldest `runs` lent payloads have been returned. Returns how many frames are over by this; `None`: not so
-    /// many have gone out.
+    /// The oldest `runs` lent payloads have been returned. Returns how many frames are over by this; `None`: fewer have
+    /// gone out.
     pub(crate) fn take_returned(&mut self, runs: usize) -> Option<usize> {
         if runs > self.kept.len() {
             return None;

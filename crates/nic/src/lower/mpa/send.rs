@@ -30,9 +30,9 @@ pub(super) struct PathSize {
     large_fpdus: bool,
     /// Bytes of payload in a packet of the path.
     segment_size: u32,
-    /// What a ULPDU may always have, wherever markers stand.
+    /// What a ULPDU may always have, wherever the markers are.
     pub(super) max_ulpdu: u32,
-    /// Frames laid out since the path was last asked for its packet size.
+    /// Frames laid out since the packet size of the path was last read.
     frames_since_asked: u32,
 }
 
@@ -188,8 +188,8 @@ impl Sender {
                 Ok(Passage::Copied) => io.counters.sent_copied_bytes += payload,
                 Err(()) => {
                     // Remote access to the source of a read response has just been ended by another thread. What a
-                    // request of our own names is pinned and can't be gone. The frame is as if it had never been; the
-                    // Terminate takes its place.
+                    // request of our own names is pinned and can't be gone. The frame is taken back; the Terminate
+                    // takes its place.
                     self.framer = framer;
                     outgoing.take_back(mark);
                     outgoing.end_frame(0);

@@ -91,7 +91,7 @@ impl Block {
 #[derive(Debug)]
 pub(super) struct BlockRing {
     ends: Mutex<Ends>,
-    /// The stage behind it was told that there is something, and has not looked yet.
+    /// The next stage was rung, for there is something, and has not polled yet.
     rung: AtomicBool,
 }
 
@@ -122,7 +122,7 @@ impl BlockRing {
         ends.free.pop()
     }
 
-    /// A block that has been filled goes on; an empty one goes back.
+    /// A block that has been filled moves to the next stage; an empty one goes back.
     pub(super) fn push(&self, block: Block) {
         if block.is_empty() {
             return self.give_back(block);
@@ -152,12 +152,12 @@ impl BlockRing {
         self.ends.lock().free.push(block);
     }
 
-    /// Whether the stage behind must be told that there is something.
+    /// Whether the next stage must be rung, for there is something.
     pub(super) fn ring(&self) -> bool {
         !self.rung.swap(true, Ordering::SeqCst)
     }
 
-    /// The stage behind looks.
+    /// The next stage polls.
     pub(super) fn answer(&self) {
         self.rung.store(false, Ordering::SeqCst);
     }

@@ -51,7 +51,7 @@ impl Checksum {
         debug_assert!(frames.next().is_none(), "a frame begins behind the bytes of its block");
     }
 
-    /// Fills a hole as far as it is here. Returns what stands behind it.
+    /// Fills a hole as far as it is here. Returns the bytes behind it.
     fn write<'a>(&mut self, bytes: &'a mut [u8]) -> &'a mut [u8] {
         let length = self.unwritten.len().min(bytes.len());
         let (hole, after) = bytes.split_at_mut(length);

@@ -17,8 +17,8 @@ use super::block::{Block, BlockRing, FRAMES_PER_BLOCK, FrameRecord};
 use super::job::Job;
 use super::stage::Stage;
 
-/// Fetches payload straight to where it stands in the stream: one block of frames, or less if there is not so much.
-/// Returns whether there was anything.
+/// Fetches payload straight to its place in the stream: one block of frames, or less if there is less. Returns whether
+/// there was anything.
 pub(super) fn insert_markers(
     stage: &mut Stage,
     stream: &mut Stream,

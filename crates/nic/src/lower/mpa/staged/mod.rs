@@ -9,10 +9,9 @@
 //! | offload, decoupled | post | [`fetch::fetch`] -> [`fetch::Processing`] -> [`checksum`] -> [`sending`] |
 //! | assist | post, [`fetch::insert_markers`] | [`checksum`] -> [`sending`] |
 //!
-//! Each task looks at what the one before has done so far, does one block of it, and returns: the event loop of BIPng
-//! (Prylli, Geoffray, Tourancheau, Westrelin). So a large message is cut through, and nothing ever blocks.
-//! [`Pipeline::run`] picks whose turn it is by looking at the rings. On the way in,
-//! [`incoming`] does the same with what the socket has brought.
+//! Each task polls the ring of the task before it, processes one block, and returns: the event loop of BIPng (Prylli,
+//! Geoffray, Tourancheau, Westrelin). So a large message is cut through, and nothing ever blocks. [`Pipeline::run`]
+//! polls the rings to choose the next task. On the way in, [`incoming`] does the same with what the socket has brought.
 //!
 //! Without a split none of this is used: there a frame is made in as few passes as there can be ([`super::send`]).
 

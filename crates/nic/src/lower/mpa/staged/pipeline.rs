@@ -72,7 +72,7 @@ impl Pipeline {
         &self.stage
     }
 
-    /// What stands between the first stage and the next.
+    /// The ring between the first stage and the next.
     pub(super) fn block_ring(&self) -> &Arc<BlockRing> {
         &self.block_ring
     }
@@ -129,8 +129,8 @@ impl Pipeline {
         Ok(progress)
     }
 
-    /// Looks at the rings. What is furthest on its way goes first once it is worth a call; before that, what can still
-    /// be added to it.
+    /// Polls the rings. What is furthest on its way goes first once it is worth a call; before that, what can still be
+    /// added to it.
     fn choose<A: StreamSink>(&self, above: &mut A, port_is_full: bool) -> Option<Turn> {
         if self.sending.has_enough() && !port_is_full {
             return Some(Turn::Send);

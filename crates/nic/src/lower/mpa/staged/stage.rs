@@ -45,7 +45,7 @@ impl Stage {
         Some(Job::new(&segment, &mut self.framer))
     }
 
-    /// The first stage goes on with this segment later.
+    /// The first stage continues this segment later.
     pub(super) fn put_back(&mut self, job: Job) {
         self.job = Some(job);
     }
@@ -60,8 +60,8 @@ impl Stage {
         self.broken
     }
 
-    /// Remote access to the source of a read response has just been ended by another thread. The frame is as if it had
-    /// never been; a Terminate takes its place.
+    /// Remote access to the source of a read response has just been ended by another thread. The frame is taken back; a
+    /// Terminate takes its place.
     pub(super) fn cancel(&mut self, job: &Job, stream: &mut Stream) {
         self.framer = job.before().clone();
         stream.fail(TerminateCode::ProtectionInvalidStag);
