@@ -1,10 +1,10 @@
 //! The rank of this process in its job.
 
-/// Variables in which launchers tell a process its rank.
+/// Variables in which launchers give a process its rank.
 const VARIABLES: [&str; 5] = ["PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
 
-/// The rank that a launcher (Hydra, Open MPI, Slurm, MVAPICH) has told this process in one of these variables.
-/// `None`: no launcher has. A variable without a number counts as not set.
+/// The rank that a launcher (Hydra, Open MPI, Slurm, MVAPICH) has set for this process in one of these variables.
+/// `None`: no launcher has set one. A variable without a number counts as not set.
 pub fn job_rank(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     VARIABLES.iter().find_map(|name| variable(name)?.parse().ok())
 }

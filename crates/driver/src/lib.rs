@@ -6,7 +6,7 @@
 //!
 //! [`HostNetwork`] is the same, with shared memory between processes of one host where both request it.
 //!
-//! [`board`] publishes a NIC's counters to other processes, [`fork`] tells a child from its parent.
+//! [`board`] publishes a NIC's counters to other processes, [`fork`] distinguishes a child from its parent.
 //!
 //! All sockets are non-blocking, have no Nagle delay, and close on exec, as all descriptors of this crate do.
 

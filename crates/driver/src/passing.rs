@@ -40,8 +40,8 @@ pub(crate) fn peer(socket: &Socket) -> Option<libc::ucred> {
     (done == 0).then_some(credentials)
 }
 
-/// The peer's user. `None`: the peer has ended, or its user is not mapped in this user namespace and cannot be told
-/// from others.
+/// The peer's user. `None`: the peer has ended, or its user is not mapped in this user namespace and cannot be
+/// distinguished from others.
 pub(crate) fn peer_user(socket: &Socket) -> Option<u32> {
     peer(socket).map(|peer| peer.uid).filter(|uid| user::is_unambiguous(*uid))
 }

@@ -44,7 +44,7 @@ impl Pulse {
         self.is_owed = true;
     }
 
-    /// Whether the kernel must be asked.
+    /// Whether a query to the kernel is due.
     pub(crate) const fn is_due(&self) -> bool {
         self.is_owed && self.timeout.is_some()
     }

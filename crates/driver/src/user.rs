@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// The number of every user whom the namespace does not map, unless the system is configured otherwise (`overflowuid`,
+/// The number of every user that the namespace does not map, unless the system is configured otherwise (`overflowuid`,
 /// proc_sys_kernel(5)).
 const DEFAULT_OVERFLOW: u32 = 65_534;
 /// The number of users that a namespace maps if it maps all: 2^32 - 1 is no valid user (user_namespaces(7)).
@@ -15,8 +15,8 @@ pub(crate) fn own() -> u32 {
 }
 
 /// Whether the number identifies one user. For the overflow number that is true only in a namespace that maps every
-/// user: elsewhere it also stands for all users without a mapping, so two processes that both have it may belong to
-/// different users.
+/// user: elsewhere it is also the number of all users without a mapping, so two processes that both have it may belong
+/// to different users.
 pub(crate) fn is_unambiguous(user: u32) -> bool {
     user != overflow() || fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map))
 }

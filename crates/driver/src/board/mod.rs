@@ -1,8 +1,8 @@
 //! Counters that other processes of the same user can read without asking this one.
 //!
 //! A [`Board`] is a small file of one NIC that its process maps and writes to; [`boards`] reads those of all processes.
-//! The file contains the names of its counters, so a reader need not be of the same version. Only the user who runs the
-//! NIC may open it.
+//! The file contains the names of its counters, so a reader need not be of the same version. Only the user that runs
+//! the NIC may open it.
 
 mod flaw;
 mod layout;

@@ -18,7 +18,7 @@ const READS: u32 = 4;
 pub struct Snapshot {
     /// The process id.
     pub pid: u32,
-    /// When the process started, in clock ticks since boot: tells two processes of the same id apart.
+    /// When the process started, in clock ticks since boot: distinguishes two processes of the same id.
     pub start: u64,
     /// The NIC's index in its process, from 0.
     pub nic: u32,

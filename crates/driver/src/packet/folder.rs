@@ -43,7 +43,7 @@ pub(super) fn check_own(folder: &Path) -> io::Result<()> {
 }
 
 /// Whether a helper that runs as this user can be trusted to be the intended one at this folder: it is root, or this
-/// process's user, or the only other user who can write there.
+/// process's user, or the only other user that can write there.
 pub(super) fn is_trustworthy(helper: u32, folder: &Path) -> io::Result<bool> {
     Ok(helper == 0 || helper == user::own() || sole_writer(folder)? == Some(helper))
 }

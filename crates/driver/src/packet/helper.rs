@@ -55,7 +55,7 @@ pub struct PacketOffer {
 pub enum Served {
     /// It got a socket; it runs as this user.
     Given(u32),
-    /// It runs as this user, who is not trusted.
+    /// It runs as this user, which is not trusted.
     Refused(u32),
     /// It disconnected before it could be served.
     Gone,

@@ -18,7 +18,7 @@ pub use helper::{PacketHelper, PacketOffer, Served};
 pub use ring::{Offload, PacketRing, RingFrame};
 pub use segmentation::SegmentationLimits;
 
-/// Stands for all EtherTypes.
+/// Matches all EtherTypes.
 const EVERY_TYPE: u16 = libc::ETH_P_ALL as u16;
 
 /// A socket that receives every frame of an interface, besides the kernel's own network stack, and sends any. It is

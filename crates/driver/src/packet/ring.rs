@@ -417,7 +417,7 @@ impl Memory {
         }
     }
 
-    /// The first word of the frame, which says who owns it.
+    /// The first word of the frame: whether the kernel owns the frame, or this process.
     fn status(&self, at: usize) -> &AtomicU32 {
         assert!(at + mem::size_of::<libc::tpacket2_hdr>() <= self.length);
         // SAFETY: Within the mapping, and aligned, for frames are; the kernel writes the word as a whole.

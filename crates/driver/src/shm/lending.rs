@@ -248,7 +248,7 @@ impl Borrower {
         matches!(&self.reach, Reach::Process(process) if !passing::has_hung_up_or_ended(socket, process.as_fd()))
     }
 
-    /// Tells the other side that its memory cannot be read any more.
+    /// Notifies the other side that its memory cannot be read any more: it sends copies from now on.
     pub(super) fn ask_for_copies(&mut self, socket: &Socket) {
         self.reach = Reach::Copies;
         self.mapping.lending_words(self.direction).borrows.store(TAKES_COPIES, Ordering::SeqCst);

@@ -22,7 +22,7 @@ pub(super) struct PeerProcess {
 
 impl PeerProcess {
     /// The process that connected, or listened, at the other end. `None`: it has no number here, or has ended, or the
-    /// kernel cannot tell it from another process.
+    /// kernel cannot distinguish it from another process.
     pub(super) fn of(socket: &Socket, shared: FileId) -> Option<Self> {
         // The last descriptors are reserved for the program: without one nothing is read.
         if !has_descriptors() {

@@ -14,7 +14,7 @@ use super::passed;
 use super::shared::Shared;
 use crate::vectors::Vectors;
 
-/// This many bytes are written before the other side is told, so that both work at a long message at the same time.
+/// This many bytes are written before the other side is notified, so that both work at a long message at the same time.
 pub(super) const CHUNK_BYTES: usize = 16 << 10;
 
 /// A side of a connection.

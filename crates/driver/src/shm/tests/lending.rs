@@ -226,8 +226,8 @@ fn kill(child: libc::pid_t) {
     }
 }
 
-/// In a process of its own: connects, proves that it may be read, lends the bytes at `lent` and, when told to, ends,
-/// leaving a child that holds its socket.
+/// In a process of its own: connects, proves that it may be read, lends the bytes at `lent` and, on a signal through
+/// `told`, ends, leaving a child that holds its socket.
 fn leave_a_socket(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: std::io::PipeWriter) -> ! {
     use std::io::{Read, Write};
     let (socket, capacity) = (reach(remote), Capacity::new(4096).unwrap());
