@@ -1,5 +1,5 @@
-//! What was placed, or waits to be, ahead of a gap in the order: where order between Writes was promised, memory ends
-//! as if all had come in order.
+//! What was placed, or waits to be, ahead of a gap in the order: where order between Writes was promised, the final
+//! contents of memory are those of arrival in order.
 
 use std::collections::VecDeque;
 
@@ -13,8 +13,8 @@ pub(crate) struct Run {
     pub(crate) is_covered: bool,
 }
 
-/// The record. Each entry stands for one or more segments that the order keeps, so the order's limit is its limit;
-/// its memory grows with use, and stays.
+/// The record. Each entry covers one or more segments that the order keeps, so the order's limit is its limit; its
+/// memory grows with use, and stays.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// Placed, by position. What follows on both in the order and in memory is one entry.

@@ -20,9 +20,9 @@ pub struct Completion {
     pub length: u32,
     /// The immediate data that was received.
     pub immediate: Option<u64>,
-    /// The STag that the peer asked to invalidate, and that is invalid now.
+    /// The STag that the peer requested to invalidate, and that is invalid now.
     pub invalidated: Option<Stag>,
-    /// Whether the peer asked for an event.
+    /// Whether the peer requested an event.
     pub solicited: bool,
 }
 
@@ -52,12 +52,12 @@ pub enum CompletionKind {
 pub enum Status {
     /// It was done.
     Success,
-    /// The stream ended before it was done. Whether the peer saw it is unknown (RFC 5040 section 6.2.1). Why
-    /// it ended is told by the error of the stream or queue pair, which is there before the first of these completions.
+    /// The stream ended before it was done. Whether the peer saw it is unknown (RFC 5040 section 6.2.1). The error of
+    /// the stream or queue pair says why it ended; it is there before the first of these completions.
     Flushed,
     /// The message that came was longer than the receive buffer.
     LocalLength,
-    /// The local buffer was not there any more, or the peer asked to invalidate an STag that it may not.
+    /// The local buffer was not there any more, or the peer requested to invalidate an STag that it may not.
     LocalProtection,
     /// The peer refused access to its memory: STag, bounds or rights.
     RemoteAccess,

@@ -11,7 +11,8 @@ pub enum Role {
     Responder,
 }
 
-/// The message with which an initiator says that it is ready to receive (RFC 6581 section 9.2). Each has length zero.
+/// The message with which an initiator announces that it is ready to receive (RFC 6581 section 9.2). Each has length
+/// zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyKind {
     /// A Send.
@@ -40,7 +41,7 @@ pub struct StreamConfig {
     /// Whether both sides agreed to use the operations of RFC 7306. Without, they are never sent, and taken for errors
     /// when they come.
     pub extensions: bool,
-    /// Whether both sides agreed to tell each other which messages have a receive and which are in place
+    /// Whether both sides agreed to announce to each other which messages have a receive and which are in place
     /// ([`weft_wire::rdmap::Receipt`]). Then a Send or immediate data waits here, in the queue of requests, until the
     /// peer has promised a receive ([`Stream::grant`](crate::Stream::grant)), and requests that are not answered
     /// complete when the peer has acknowledged them. For a stream below that keeps the order of segments or brings it
@@ -49,15 +50,15 @@ pub struct StreamConfig {
     /// The most segments that are placed before their turn. At the limit further ones wait
     /// ([`Later::Early`](crate::Later)).
     pub reorder_limit: usize,
-    /// Whether memory ends as if all Writes and atomics of the peer had come in order, and a flag is never seen before
-    /// what was written earlier, whatever the order of arrival. A late Write then leaves out what newer ones have
-    /// placed, and Writes of at most 8 bytes, which may be polled, wait for their turn as atomics do. Positions count
-    /// bytes of payload ([`Arrival`](crate::Arrival)).
+    /// Whether the final contents of memory are those of Writes and atomics of the peer that arrive in order, and a
+    /// flag is never seen before what was written earlier, whatever the order of arrival. A late Write then leaves out
+    /// what newer ones have placed, and Writes of at most 8 bytes, which may be polled, wait for their turn as atomics
+    /// do. Positions count bytes of payload ([`Arrival`](crate::Arrival)).
     ///
-    /// Bytes are told apart by their addresses, so it is no matter by which STags of the same memory they are named.
-    /// Two limits: memory that is mapped at two addresses is not seen to be the same; and an atomic whose word a
-    /// newer Write has placed already answers with what that left. Where that was a part of the word only, the rest
-    /// of it is made of the new bytes too.
+    /// Bytes are identified by their addresses, so it is no matter which STags of the same memory name them. Two
+    /// limits: memory that is mapped at two addresses is not seen to be the same; and an atomic whose word a newer
+    /// Write has placed already answers with what that left. Where that was a part of the word only, the rest of it is
+    /// made of the new bytes too.
     pub ordered_writes: bool,
     /// What else the lower layer does to segments.
     pub lower: LowerTraits,

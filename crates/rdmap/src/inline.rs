@@ -28,7 +28,7 @@ impl InlineBytes {
         Some(inline)
     }
 
-    /// So many zeros; `None` when that is more than [`MAX_INLINE`].
+    /// `length` zeros; `None` when that is more than [`MAX_INLINE`].
     #[must_use]
     #[inline]
     pub fn zeroed(length: usize) -> Option<Self> {

@@ -2,8 +2,7 @@
 //! arrival, delivery in order, reads, atomics, immediate data, Terminates.
 //!
 //! A [`Stream`] never touches payload. To send, it gives out DDP segments that name their payload; to receive, it says
-//! where the payload of a segment belongs, after every check and before a byte is placed. Whoever drives it moves the
-//! bytes.
+//! where the payload of a segment belongs, after every check and before a byte is placed. Its caller moves the bytes.
 //!
 //! The calls come in four kinds:
 //! - commands of the user: [`Stream::post`], [`Stream::close`], [`Stream::abort`];
@@ -12,7 +11,7 @@
 //! - from the stream below: [`Stream::handle_segment`], then [`Stream::handle_placed`] when the bytes are in place and
 //!   their CRC is good;
 //!   [`Stream::fail`] when it found an error itself; [`Stream::handle_closed`] when it has ended;
-//! - results, to be asked for after every call of the other kinds: [`Stream::poll_send_completion`],
+//! - results, to be polled after every call of the other kinds: [`Stream::poll_send_completion`],
 //!   [`Stream::poll_receive_completion`], [`Stream::poll_action`].
 //!
 //! The queues of a [`Stream`] begin small and grow up to their limits: once it has had as much under way as it ever
@@ -37,9 +36,9 @@ mod stream;
 mod untagged;
 mod violation;
 
-/// Places of a queue when it is made. Its limit is what the peer and the user may ask for, mostly far more than they
-/// do: with the limit's memory from the start a process with thousands of connections would hold gigabytes that
-/// nobody uses.
+/// Places of a queue when it is made. Its limit is what the peer and the user may request, mostly far more than they
+/// do: with the limit's memory from the start a process with thousands of connections would hold gigabytes that stay
+/// unused.
 const FIRST_PLACES: usize = 16;
 
 pub use completion::{Completion, CompletionKind, Status};

@@ -92,7 +92,7 @@ impl<T> Order<T> {
         self.next = arrival.end;
     }
 
-    /// Keeps a segment that was placed before its turn. [`Order::turn`] has said [`Turn::Early`].
+    /// Keeps a segment that was placed before its turn. [`Order::turn`] has returned [`Turn::Early`].
     pub(crate) fn keep(&mut self, arrival: Arrival, segment: T) {
         let place = self.free.pop().unwrap_or_else(|| {
             self.segments.push(None);
@@ -111,8 +111,7 @@ impl<T> Order<T> {
         kept.filter_map(|kept| Some((kept.arrival, self.segments[kept.place as usize].as_ref()?)))
     }
 
-    /// Looks through what is kept of early segments, in their order, and changes the first of which `change` makes
-    /// something. Returns what it has made.
+    /// Calls `change` with the kept early segments, in their order, until it returns something for one. Returns that.
     pub(crate) fn change_early<R>(&mut self, mut change: impl FnMut(&mut T) -> Option<R>) -> Option<R> {
         let Self { early, segments, .. } = self;
         early.iter().find_map(|kept| change(segments[kept.place as usize].as_mut()?))

@@ -1,5 +1,5 @@
-//! What the two ends of a stream tell each other by receipts ([`Receipt`]): which messages have a receive at the peer,
-//! and which are in place there. Each side has both halves: that of a sender, and that of a receiver.
+//! What the two ends of a stream announce to each other by receipts ([`Receipt`]): which messages have a receive at the
+//! peer, and which are in place there. Each side has both halves: that of a sender, and that of a receiver.
 //!
 //! # Credits
 //! A message of queue 0 is sent only if its number is below a limit that the peer has set, so it waits at its sender,
@@ -10,8 +10,8 @@
 //! promises nothing to a peer that has nothing to send: so no promise can keep receives from others for long.
 //!
 //! # Acknowledgements
-//! Both sides count messages that are placed at the peer: Writes, Sends and immediate data. The receiver tells its
-//! count when it was asked for it, and in each receipt that it sends for another reason.
+//! Both sides count messages that are placed at the peer: Writes, Sends and immediate data. The receiver reports its
+//! count on request, and in each receipt that it sends for another reason.
 
 use weft_base::MessageNumber;
 use weft_wire::rdmap::{Receipt, queue};
@@ -36,13 +36,13 @@ pub(crate) struct Receipts {
 struct Sender {
     /// The first message of queue 0 that may not be sent.
     limit: MessageNumber,
-    /// The limit as it was when the peer was told last what is wanted beyond it.
+    /// The limit at the last receipt that announced what is wanted beyond it.
     demanded_at: Option<MessageNumber>,
     /// Messages given out whole.
     given: u64,
     /// The same when the last request was given out whole: what follows is none of the user's.
     requested: u64,
-    /// The same when the last message was given out that asks for a receipt.
+    /// The same when the last message was given out that requests a receipt.
     asked: u64,
     /// Those of them that are in place at the peer.
     placed: u64,
@@ -53,10 +53,10 @@ struct Sender {
 struct Receiver {
     /// The first message of queue 0 that the peer may not send.
     limit: MessageNumber,
-    /// The same as the peer was told.
+    /// The same, as last announced to the peer.
     told_limit: MessageNumber,
-    /// The first message of queue 0 for which the peer has no request, as far as it has told. `None`: it has told
-    /// nothing, and gets no promises.
+    /// The first message of queue 0 for which the peer has no request, as far as it has announced. `None`: it has
+    /// announced nothing, and gets no promises.
     wanted: Option<MessageNumber>,
     /// How far the limit was ahead of the peer when it was set last.
     window: u32,
@@ -66,9 +66,9 @@ struct Receiver {
     is_generous: bool,
     /// Messages that are in place.
     placed: u64,
-    /// The same as the peer was told.
+    /// The same, as last reported to the peer.
     told_placed: u64,
-    /// The peer has asked for a receipt.
+    /// The peer has requested a receipt.
     is_asked: bool,
 }
 
@@ -114,12 +114,12 @@ impl Receipts {
         self.sender.given
     }
 
-    /// The message that was given out last asks for a receipt.
+    /// The message that was given out last requests a receipt.
     pub(crate) fn note_asked(&mut self) {
         self.sender.asked = self.sender.given;
     }
 
-    /// Whether a request is not acknowledged, and the peer was not asked about it.
+    /// Whether a request is not acknowledged, and no receipt was requested for it.
     pub(crate) fn is_question_due(&self) -> bool {
         self.sender.placed.max(self.sender.asked) < self.sender.requested
     }
@@ -132,7 +132,7 @@ impl Receipts {
         if number.distance_from(limit) < 0 { Ok(()) } else { Err(Violation::NoCredit { number, limit }) }
     }
 
-    /// A message is in place; `asks`: its sender wants to know.
+    /// A message is in place; `asks`: its sender requests a receipt.
     pub(crate) fn count_placed(&mut self, asks: bool) {
         self.receiver.placed += 1;
         self.receiver.is_asked |= asks;
@@ -159,7 +159,7 @@ impl Receipts {
 
     /// This number of receives more is promised.
     pub(crate) fn promise(&mut self, count: u32, next: MessageNumber) {
-        // Half of the numbers are in the past: more can't be told, nor posted.
+        // Half of the numbers are in the past: more can't be announced, nor posted.
         debug_assert!(count < 1 << 30, "{count} receives are posted");
         let receiver = &mut self.receiver;
         receiver.limit = MessageNumber(receiver.limit.0.wrapping_add(count));
@@ -175,13 +175,13 @@ impl Receipts {
         left
     }
 
-    /// Whether the peer is to be told something.
+    /// Whether a receipt is to be sent to the peer.
     pub(crate) fn is_answer_due(&self) -> bool {
         let receiver = &self.receiver;
         receiver.is_asked && self.owes_acknowledgement() || receiver.limit != receiver.told_limit
     }
 
-    /// Whether something is in place that the peer was not told of.
+    /// Whether something is in place that was not reported to the peer.
     pub(crate) fn owes_acknowledgement(&self) -> bool {
         self.receiver.placed != self.receiver.told_placed
     }

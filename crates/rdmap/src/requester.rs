@@ -26,7 +26,7 @@ pub(crate) enum Awaits {
     Atomic { identifier: u32 },
 }
 
-/// Where the sink of a read begins, as told to the peer.
+/// Where the sink of a read begins, as announced to the peer.
 pub(crate) const SINK_OFFSET: u64 = 0;
 
 /// The outstanding requests, oldest first. The peer answers them in this order (RFC 5040 section 5.5, rule 20; RFC 7306
@@ -123,7 +123,7 @@ impl Requester {
             _ => return Err(Violation::UnknownSink(part.stag)),
         };
         let missing = length - placed;
-        // RFC 5041 section 5.2: the STag and offset of a segment of length zero are not looked at.
+        // RFC 5041 section 5.2: the STag and offset of a segment of length zero are not checked.
         if part.length > 0 {
             let expected = SINK_OFFSET + u64::from(placed);
             if part.stag != stag {

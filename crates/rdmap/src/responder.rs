@@ -28,7 +28,7 @@ pub(crate) struct Responder {
     number: MessageNumber,
     /// The memory of the read that is being answered, pinned.
     pinned: Option<Slice>,
-    /// Nobody changes it meanwhile.
+    /// The application does not change it meanwhile.
     is_steady: bool,
 }
 
@@ -68,7 +68,7 @@ impl Responder {
         self.pinned
     }
 
-    /// Whether nobody changes that memory while it is read.
+    /// Whether that memory does not change while it is read.
     pub(crate) fn is_steady(&self) -> bool {
         self.is_steady
     }
@@ -78,12 +78,12 @@ impl Responder {
         self.is_steady = is_steady;
     }
 
-    /// So many bytes of the oldest read were given out. When it was the rest, returns the memory whose last segment
+    /// `bytes` bytes of the oldest read were given out. When it was the rest, returns the memory whose last segment
     /// that was.
     pub(crate) fn on_read_given(&mut self, bytes: u32) -> Option<Slice> {
         let Some(Inbound::Read { rest, .. }) = self.waiting.front_mut() else { return None };
         rest.length -= bytes;
-        // Sink offsets are the peer's to choose: they may wrap, and it is the peer who has to mind (RFC 5040 section
+        // Sink offsets are the peer's to choose: they may wrap, and this matters to the peer alone (RFC 5040 section
         // 4.4).
         rest.sink_offset = rest.sink_offset.wrapping_add(u64::from(bytes));
         rest.source_offset = rest.source_offset.wrapping_add(u64::from(bytes));

@@ -8,8 +8,8 @@ use weft_wire::terminate::Terminate;
 use crate::request::RequestFlags;
 use crate::violation::Context;
 
-/// The least ULPDU a stream below may ask for: with fewer bytes the messages that fit into one segment would not
-/// (RFC 5044 section 5.1: a MULPDU is never less than 128). Less is taken for this.
+/// The smallest ULPDU that a stream below may request: with fewer bytes the messages that fit into one segment would
+/// not (RFC 5044 section 5.1: a MULPDU is never less than 128). Less is taken for this.
 pub const MIN_ULPDU: u32 = 128;
 
 /// A DDP segment to be sent.
@@ -21,10 +21,10 @@ pub struct Segment<'a> {
     pub payload: SegmentPayload<'a>,
     /// Bytes of both together.
     pub length: u32,
-    /// It ends a message whose completion somebody wants to see, or much is under way: the sooner it is known to be in
-    /// place the better.
+    /// It ends a message whose completion the application may wait for, or much is in flight: the sooner it is known to
+    /// be in place the better.
     pub is_awaited: bool,
-    /// What its request asks of the order of placement.
+    /// What its request demands of the order of placement.
     pub request: SegmentOf,
 }
 
@@ -41,7 +41,7 @@ pub struct SegmentOf {
     pub is_write: bool,
 }
 
-/// What the sender asks of the order in which a segment of a Write is placed.
+/// What the sender demands of the order in which a segment of a Write is placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderConstraint {
     /// It may be placed as it comes, though Writes are ordered otherwise
@@ -58,7 +58,7 @@ pub enum SegmentPayload<'a> {
     None,
     /// In memory, pinned until [`Stream::handle_sent`](crate::Stream::handle_sent).
     Gather(Gather),
-    /// As `Gather`, but anybody may change the bytes until they are sent: who sums them up copies them in the same
+    /// As `Gather`, but the bytes may change until they are sent: a layer that sums them up copies them in the same
     /// pass.
     Exposed(Gather),
     /// Carried by the request. To be copied now.
@@ -95,12 +95,12 @@ pub enum Verdict {
     Place(Placement),
     /// All of it was placed before. Nothing is to be touched, and it is to be acknowledged again.
     Drop,
-    /// It can't be taken now: as if it had never come. To be brought again.
+    /// It can't be taken now, and leaves no trace. To be brought again.
     Later(Later),
     /// It breaks a rule, or the stream takes nothing any more: nothing is to be placed. A violation with a
     /// [`code`](crate::Violation::code) has ended the stream: its Terminate comes from
     /// [`Stream::poll_transmit`](crate::Stream::poll_transmit). If the CRC of the segment turns out bad, say so by
-    /// [`Stream::fail`](crate::Stream::fail), which then is told instead.
+    /// [`Stream::fail`](crate::Stream::fail): its Terminate takes the place of this one.
     Fatal(crate::Violation),
 }
 
@@ -125,8 +125,8 @@ pub enum Later {
 pub struct Placement {
     /// Where in the ULPDU the bytes start that are to be placed.
     pub header_length: u32,
-    /// Where they go: so many bytes of the ULPDU, all that follow unless a part was placed before; or empty when there
-    /// is nothing to place.
+    /// Where they go: as many bytes of the ULPDU as it has room for, all that follow unless a part was placed before;
+    /// or empty when there is nothing to place.
     pub sink: Gather,
     /// More of the segment is missing behind: bring it again when this is placed.
     pub is_partial: bool,

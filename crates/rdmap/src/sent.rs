@@ -36,7 +36,7 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Room for so many runs, and one more for a Terminate.
+    /// Room for `limit` runs, and one more for a Terminate.
     pub(crate) fn new(limit: usize) -> Self {
         Self { runs: VecDeque::with_capacity(FIRST_PLACES.min(limit + 1)), limit, given: 0 }
     }
@@ -46,7 +46,7 @@ impl InFlight {
         self.runs.len() >= self.limit
     }
 
-    /// Whether it may soon be full: who waits for it asks in time.
+    /// Whether it may soon be full: from then on each segment is marked as awaited.
     pub(crate) fn is_half_full(&self) -> bool {
         self.runs.len() >= self.limit / 2
     }

@@ -7,7 +7,7 @@ use core::fmt;
 pub enum State {
     /// Requests are taken, segments go both ways.
     Established,
-    /// Closing was asked for: what was posted before is still sent.
+    /// The user has closed the stream: what was posted before is still sent.
     Draining,
     /// Everything was sent and the sending direction is closed. What the peer still sends is taken.
     Closing,
@@ -44,7 +44,7 @@ impl State {
             (_, Event::Ended) => Self::Closed,
             (Self::Established, Event::Close) => Self::Draining,
             (Self::Draining, Event::Drained) => Self::Closing,
-            // RFC 5040 section 7.1: an error is told to the peer by a Terminate, ...
+            // RFC 5040 section 7.1: a Terminate reports an error to the peer, ...
             (Self::Established | Self::Draining, Event::Error) => Self::Terminating,
             // ... unless nothing can be sent any more.
             (Self::Closing, Event::Error) => Self::Failed,

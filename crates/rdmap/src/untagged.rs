@@ -161,7 +161,7 @@ impl Receives {
         }
     }
 
-    /// Whether messages that were put off may come again, if so many requests are posted: the first of them has one of
+    /// Whether messages that were put off may come again, if `posted` requests are there: the first of them has one of
     /// its own, perhaps taken early for a message behind it. Then none counts as put off any more.
     pub(crate) fn go_on(&mut self, posted: usize) -> bool {
         let may_go_on = self.missing() <= posted;

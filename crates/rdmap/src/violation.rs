@@ -16,7 +16,7 @@ pub const HEAD_LENGTH: usize = 96;
 
 /// Why a segment is not taken.
 ///
-/// The first three blame nobody and change nothing. All others end the stream, and have a [`Violation::code`].
+/// The first three blame no side and change nothing. All others end the stream, and have a [`Violation::code`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// The stream takes no segments any more (RFC 5041 section 7.1: they are dropped silently).
@@ -30,8 +30,8 @@ pub enum Violation {
         /// Where the next starts.
         end: u64,
     },
-    /// It overlaps others that came before, and says something else of the same bytes: of another message, to another
-    /// place, or with another end.
+    /// It overlaps others that came before, and its header describes the same bytes otherwise: of another message, to
+    /// another place, or with another end.
     Contradiction {
         /// Where it starts.
         start: u64,
@@ -96,7 +96,7 @@ pub enum Violation {
         /// What should come.
         expected: u32,
     },
-    /// A segment of a message says otherwise than its first what the message is.
+    /// A segment of a message contradicts the first one about what the message is.
     Inconsistent {
         /// What the message began as.
         first: Opcode,
@@ -156,7 +156,7 @@ pub enum Violation {
     },
     /// A Read Response that answers no outstanding read.
     UnknownSink(Stag),
-    /// A Read Response that is not the next part of what was asked for.
+    /// A Read Response that is not the next part of what was requested.
     ResponseRange {
         /// Where it starts.
         offset: u64,
@@ -229,7 +229,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// What the Terminate says. `None` when the stream goes on.
+    /// What the Terminate says. `None` when the stream continues.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
         Some(match *self {
@@ -267,8 +267,8 @@ impl Violation {
         })
     }
 
-    /// The Terminate for this, with as much of the segment as RFC 5040 figure 10 wants. `read`: what the segment asked
-    /// for, if it is a read request.
+    /// The Terminate for this, with as much of the segment as RFC 5040 figure 10 wants. `read`: what the segment
+    /// requested, if it is a read request.
     pub(crate) fn terminate(&self, context: &Context, read: Option<ReadRequest>) -> Option<Terminate> {
         let code = self.code()?;
         let (layer, kind, _) = code.numbers();

@@ -108,7 +108,7 @@ impl Stream {
         }
     }
 
-    /// Tells the watch of a region that a Write to it is whole. What came before its last segment has been placed.
+    /// Reports to the watch of a region that a Write to it is whole. What came before its last segment has been placed.
     #[inline]
     fn report_write(&self, context: &Context) {
         if let Some(Header { last: true, target: Target::Tagged { stag, .. }, .. }) = context.header {
@@ -116,7 +116,8 @@ impl Stream {
         }
     }
 
-    /// A Write that has waited for its turn. Its rights may have gone meanwhile, and it is judged as if it came now.
+    /// A Write that has waited for its turn. Its rights may have gone meanwhile, and it is checked with the rights of
+    /// now.
     #[inline(never)]
     fn deliver_small(&mut self, small: &SmallWrite) -> Result<(), Violation> {
         let (stag, offset, length) = (small.stag, small.offset, small.length.into());
@@ -181,14 +182,14 @@ impl Stream {
     }
 
     /// RFC 5040 section 5.5, rule 12: a read request starts to be processed when it is delivered. Section 5.2.1: one of
-    /// length zero is answered without a look at its source.
+    /// length zero is answered without a check of its source.
     fn deliver_read(&mut self, number: MessageNumber, request: ReadRequest) -> Result<(), Violation> {
         self.responder.check(number)?;
         let ReadRequest { source_stag: stag, source_offset: offset, length, .. } = request;
         if length > 0 {
             let checked = self.locate_remote(stag, offset, length, RemoteRight::Read);
             checked.map_err(|fault| Violation::ReadSource { stag, offset, length, fault })?;
-            // One of no bytes asks whether what came before it is in place.
+            // A read of no bytes only checks whether what came before it is in place, and is not reported.
             self.registry.report_access(self.config.domain, stag, RemoteRight::Read, self.owner);
         }
         self.responder.push(Inbound::Read { number, rest: request });

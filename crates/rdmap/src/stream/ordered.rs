@@ -1,15 +1,15 @@
 //! Order between Writes, where it was promised ([`StreamConfig::ordered_writes`](crate::StreamConfig)).
 //!
-//! Bulk is placed as it comes. Three rules make memory end as if all had come in order, and let nobody see a flag
-//! before what was written earlier:
+//! Bulk is placed as it comes. By three rules memory ends with the contents that arrival in order gives, and no reader
+//! sees a flag before what was written earlier:
 //! 1. A Write never touches what newer ones have placed: [`Stream::arrange`] cuts it there.
 //! 2. A Write of a few bytes, which may be a flag that is polled, and an atomic wait for their turn. The order keeps
 //!    their bytes.
 //! 3. What would touch the bytes of another that waits before it, or is being placed, is put off. So whatever is
 //!    applied when its turn comes meets no newer bytes but those of the record.
 //!
-//! A Write whose sender has asked for no order ([`OrderConstraint::unordered`](crate::OrderConstraint)) has no part in
-//! any of them.
+//! A Write whose sender needs no order ([`OrderConstraint::unordered`](crate::OrderConstraint)) has no part in any of
+//! them.
 
 use weft_base::{Gather, NoDigest, Slice};
 use weft_memory::{AtomicOperation, MemoryError};
@@ -65,7 +65,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A segment was kept before its turn: what it means for those that come later, and stand before it.
+    /// A segment was kept before its turn: what it means for those that come later, and precede it in the order.
     pub(super) fn note_early(&mut self, placement: &Placement) {
         match (placement.extent(), &placement.received.effect) {
             (Some(extent), Effect::Write { .. }) => self.ahead.add_placed(placement.arrival, extent),
@@ -74,7 +74,7 @@ impl Stream {
         }
     }
 
-    /// Writes what newer Writes have left of bytes whose turn it is. The order stands behind them already.
+    /// Writes what newer Writes have left of bytes whose turn it is. The order is past them already.
     pub(super) fn write_beneath(&self, slice: Slice, bytes: &[u8], mut extent: Extent) -> Result<(), MemoryError> {
         let mut at = 0;
         while extent.length > 0 {
@@ -90,9 +90,8 @@ impl Stream {
         Ok(())
     }
 
-    /// An atomic whose turn it is. Where newer Writes have been at its word already it is done on what they left, and
-    /// changes nothing of theirs: its answer is then as if they had come first, as a read's may be (RFC 5040 section
-    /// 5.5).
+    /// An atomic whose turn it is. Where newer Writes have changed its word already, it is done on what they left, and
+    /// changes nothing of theirs: it then answers with what they have written, as a read may (RFC 5040 section 5.5).
     pub(super) fn atomic_in_order(
         &self,
         slice: Slice,
@@ -133,8 +132,8 @@ impl Placement {
     }
 }
 
-/// A Write of so few bytes that it may be a flag. Whether it is aligned is no matter: the peer's offset does not
-/// tell, and one that is not waits in vain, but not for long.
+/// A Write short enough to be a flag. Alignment is not checked: the peer's offset does not show it, and one that is not
+/// aligned waits without need, but not for long.
 fn small_write(context: &Context, address: u64, head: &[u8]) -> Option<SmallWrite> {
     let Target::Tagged { stag, offset } = context.header?.target else { return None };
     let length = usize::try_from(context.length).ok()?.checked_sub(TAGGED_LENGTH).filter(|length| *length <= SMALL)?;

@@ -19,7 +19,7 @@ pub(super) enum Source {
     Answer,
     /// A request of this side.
     Request,
-    /// What the peer is told of messages.
+    /// What is reported to the peer about messages.
     Receipt,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Outgoing {
     pub(super) is_silent: bool,
     /// The message that has begun and is not whole: its segments are not interleaved with others.
     pub(super) begun: Option<Source>,
-    /// Answers and requests take turns, message by message. What asks for an answer goes before both.
+    /// Answers and requests take turns, message by message. A request that needs an answer goes before both.
     pub(super) answers_next: bool,
     pub(super) send_number: MessageNumber,
     pub(super) request_number: MessageNumber,
@@ -262,7 +262,7 @@ impl HeaderWriter {
         self.length += bytes.len();
     }
 
-    /// Asks for a receipt, in the control byte of the header.
+    /// Requests a receipt, in the control byte of the header.
     pub(super) fn ask(&mut self) {
         self.bytes[1] |= ASKS_RECEIPT;
     }

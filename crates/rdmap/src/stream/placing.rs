@@ -53,8 +53,8 @@ impl Cut {
     }
 }
 
-/// Whether two segments that have positions in common say the same of them: that they are bytes of one message, which
-/// belong to one place each, and where that message ends.
+/// Whether the headers of two segments that have positions in common agree about them: that they are bytes of one
+/// message, which belong to one place each, and where that message ends.
 pub(super) fn agree(one: (Arrival, Header), other: (Arrival, Header)) -> bool {
     let origin = |(arrival, header): (Arrival, Header)| {
         let mut target = header.target;

@@ -44,7 +44,7 @@ impl Stream {
         self.wants_grant() && self.receipts.as_ref().is_some_and(|receipts| receipts.owed() > 0)
     }
 
-    /// Takes promises of receives from the source, and has the peer told.
+    /// Takes promises of receives from the source, and has a receipt announce them to the peer.
     pub fn grant(&mut self, source: &mut dyn ReceiveSource) {
         if !self.wants_grant() {
             return;
@@ -60,7 +60,7 @@ impl Stream {
     }
 
     /// How many receives were promised to the peer that it has not used, when the stream has ended: they are the
-    /// source's again. Each is told once.
+    /// source's again. Each is returned once.
     pub fn take_promised(&mut self) -> u32 {
         let taken = self.receives.taken();
         self.receipts.as_mut().map_or(0, |receipts| receipts.take_promised(taken))
@@ -80,7 +80,7 @@ impl Stream {
         waits && !receipts.may_send(self.outgoing.send_number)
     }
 
-    /// Whether the peer is to be told something.
+    /// Whether a receipt is to be sent to the peer.
     #[inline]
     pub(super) fn is_receipt_due(&self) -> bool {
         self.receipts.as_ref().is_some_and(|receipts| self.has_news(receipts))
@@ -97,13 +97,14 @@ impl Stream {
         is_closing && receipts.owes_acknowledgement() || ends && receipts.is_question_due()
     }
 
-    /// Whether what is in place is to be told before a Terminate: so the peer knows which of its requests is blamed.
+    /// Whether what is in place is to be reported before a Terminate: so the peer knows which of its requests has
+    /// failed.
     pub(super) fn precedes_terminate(&self) -> bool {
         let owes = self.receipts.as_ref().is_some_and(|receipts| receipts.owes_acknowledgement());
         owes && !self.in_flight.is_full()
     }
 
-    /// Writes a receipt. It may stand between the segments of a message: it is none of them, and on a queue of its own.
+    /// Writes a receipt. It may come between the segments of a message: it is none of them, and on a queue of its own.
     pub(super) fn write_receipt(&mut self) {
         let waits = self.lacks_credit();
         let next = self.outgoing.send_number;

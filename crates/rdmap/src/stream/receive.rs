@@ -46,7 +46,7 @@ impl Stream {
         self.handle_demanding(arrival, OrderConstraint::default(), length, head, receives)
     }
 
-    /// As [`Stream::handle_segment`], where the sender asks something of the order of placement.
+    /// As [`Stream::handle_segment`], where the sender demands something of the order of placement.
     pub fn handle_demanding(
         &mut self,
         arrival: Arrival,
@@ -108,8 +108,8 @@ impl Stream {
         }
     }
 
-    /// Whether a segment says something else of its bytes than early ones that it overlaps. Of those that have had
-    /// their turn nothing is kept.
+    /// Whether the header of a segment contradicts those of early ones that it overlaps. Of those that have had their
+    /// turn nothing is kept.
     fn contradicts_early(&self, whole: Arrival, head: &[u8]) -> bool {
         let Ok(header) = Header::parse(head) else { return false };
         self.order.overlapping(whole).any(|(arrival, received)| {
@@ -176,17 +176,17 @@ impl Stream {
         Verdict::Fatal(violation)
     }
 
-    /// The payload of a segment will not be placed after all: as if it had never come.
+    /// The payload of a segment will not be placed after all: the segment leaves no trace.
     pub fn abandon(&mut self, placement: &Placement) {
         self.placing.end(placement.serial);
     }
 
-    /// Whether the sink of a placement is still granted: to be asked when placing takes several steps, before each
+    /// Whether the sink of a placement is still granted: to be checked when placing takes several steps, before each
     /// further one, and when the memory refuses.
     ///
     /// # Errors
-    /// It is not: drop the placement. The stream has ended with this violation; without one it goes on, and the segment
-    /// is to be brought again.
+    /// It is not: drop the placement. The stream has ended with this violation; without one it continues, and the
+    /// segment is to be brought again.
     pub fn recheck(&mut self, placement: &Placement) -> Result<(), Option<Violation>> {
         if !self.state.receives() || !self.placing.is_under_way(placement.serial) {
             return Err(Some(Violation::NotReceiving(self.state)));

@@ -14,9 +14,9 @@ use crate::requester::Requester;
 use crate::segment::{Arrival, Effect, Received};
 
 impl Stream {
-    /// Whether Sends that were put off for want of a receive ([`Later::NotReady`](crate::Later)) may come again, if
-    /// the source has so many requests. A source that is empty does not tell: a segment of a later message takes the
-    /// requests for all messages before it as well. After a yes, none counts as put off any more.
+    /// Whether Sends that were put off for want of a receive ([`Later::NotReady`](crate::Later)) may come again, if the
+    /// source has `posted` requests. An empty source proves nothing: a segment of a later message takes the requests
+    /// for all messages before it as well. After a return of true, none counts as put off any more.
     pub fn go_on(&mut self, posted: usize) -> bool {
         let may_go_on = self.receives.go_on(posted);
         if may_go_on {

@@ -71,7 +71,7 @@ impl Stream {
         Some(Segment { header: self.outgoing.writer.bytes(), payload, length, is_awaited, request })
     }
 
-    /// Whether something that the peer has asked for is to be sent.
+    /// Whether something that the peer has requested is to be sent.
     #[must_use]
     pub fn has_answers(&self) -> bool {
         !self.responder.is_empty()
@@ -178,7 +178,7 @@ impl Stream {
         !entry.request.operation.is_answered() || self.requester.has_room()
     }
 
-    /// Whether the next request asks for an answer. It is short, and the peer could be answering already; and there are
+    /// Whether the next request needs an answer. It is short, and the peer could be answering already; and there are
     /// never more of them than the peer answers at a time, so they need not take turns with our own answers.
     fn asks_next(&self) -> bool {
         self.sends.next().is_some_and(|(_, entry)| entry.request.operation.is_answered())
@@ -284,7 +284,7 @@ impl Stream {
         };
         if let Some(pinned) = self.responder.pinned() {
             let slice = check(take)?;
-            // The same STag may by now be the name of another region; that one was not asked for.
+            // The same STag may by now be the name of another region; that one was not requested.
             return if slice.region == pinned.region { Ok(slice) } else { Err(RemoteFault::InvalidStag) };
         }
         let whole = check(rest.length)?;
