@@ -8,8 +8,8 @@ use crate::shape::Shape;
 use crate::{FrameError, FrameHead, Layout};
 
 /// The CRC of one FPDU, which is fed all bytes of it in the order of the stream, in any cuts. It knows where the CRC
-/// field stands, and that markers and pad count (RFC 5044 section 4.4). With CRCs off it does nothing and finds
-/// everything good.
+/// field is, and that markers and pad count (RFC 5044 section 4.4). With CRCs off it does nothing and finds everything
+/// good.
 #[derive(Clone, Debug)]
 pub struct CrcDigest {
     shape: Shape,
@@ -41,7 +41,7 @@ impl CrcDigest {
         (self.shape.wire_length - self.at) as usize
     }
 
-    /// Takes the next bytes of the FPDU, as many as there are. What stands in the CRC field is not summed up but kept.
+    /// Takes the next bytes of the FPDU, as many as there are. The content of the CRC field is not summed up but kept.
     ///
     /// # Panics
     /// When they reach past the end of the FPDU.

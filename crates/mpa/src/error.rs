@@ -14,27 +14,27 @@ pub enum FrameError {
         start: StreamPosition,
         /// What the bytes give.
         computed: u32,
-        /// What the CRC field says.
+        /// The content of the CRC field.
         received: u32,
     },
-    /// A marker points to another place than the length field of the FPDU in which it stands.
+    /// A marker points to another place than the length field of the FPDU that contains it.
     Marker {
-        /// Where the marker stands.
+        /// Where the marker is.
         position: StreamPosition,
-        /// The distance it says, in bytes.
+        /// The distance in it, in bytes.
         pointer: u16,
         /// The distance there is.
         distance: u16,
     },
-    /// The length field says so much that the markers in the FPDU cannot point back to it.
+    /// The length field is so large that the markers in the FPDU cannot point back to it.
     TooLongForMarkers {
         /// Where the FPDU begins.
         start: StreamPosition,
-        /// Bytes of ULPDU that its length field says.
+        /// Bytes of ULPDU by its length field.
         ulpdu_length: u32,
     },
-    /// The length field says so much that the FPDU reaches over another one, which a marker had told of and whose CRC
-    /// was good.
+    /// The length field is so large that the FPDU overlaps another one, which a marker had pointed to and whose CRC was
+    /// good.
     Overlap {
         /// Where the FPDU begins.
         start: StreamPosition,

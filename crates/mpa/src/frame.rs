@@ -95,8 +95,8 @@ impl<'a> Frame<'a> {
         self.check_markers()
     }
 
-    /// As [`Frame::verify`], with a CRC that has been fed all [pieces](Frame::pieces). It is not looked at when CRCs
-    /// are off.
+    /// As [`Frame::verify`], with a CRC that has been fed all [pieces](Frame::pieces). It is not checked when CRCs are
+    /// off.
     ///
     /// # Errors
     /// The first thing that is wrong.

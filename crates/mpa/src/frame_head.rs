@@ -1,11 +1,11 @@
-//! What the length field of an FPDU tells.
+//! What the length field of an FPDU determines.
 
 use weft_base::StreamPosition;
 use weft_wire::mpa::{CRC_LENGTH, MARKER_LENGTH};
 
 use crate::shape::{Field, Shape};
 
-/// What the length field of an FPDU tells.
+/// What the length field of an FPDU determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     /// Bytes of the ULPDU.
@@ -62,7 +62,7 @@ impl FrameHead {
     }
 
     /// Where the ULPDU begins, in bytes from the start of the FPDU: after the leading marker, if there is one, and the
-    /// length field. On a stream with markers another marker may stand right there.
+    /// length field. On a stream with markers another marker may be right there.
     #[must_use]
     pub const fn ulpdu_offset(&self) -> usize {
         self.shape.ulpdu_offset()

@@ -39,7 +39,7 @@ impl Framer {
         self.grid.markers().is_some()
     }
 
-    /// How far apart the markers stand that are worked in. `None`: there are none.
+    /// The spacing of the markers that are inserted. `None`: there are none.
     #[must_use]
     pub const fn marker_spacing(&self) -> Option<MarkerSpacing> {
         self.grid.markers()
@@ -62,8 +62,8 @@ impl Framer {
 
     /// The longest ULPDU to send next, in bytes: as [`Framer::max_ulpdu`], but with the markers that its FPDU has where
     /// it begins, not with the most that one can have. So each FPDU of a stream fills its packet, and all of them are
-    /// equally long, as whoever cuts many of them from one frame wants them; but one at whose end a marker would stand,
-    /// which is four bytes shorter.
+    /// equally long, as a caller wants them that cuts many of them from one frame. An exception is one at whose end a
+    /// marker would be: it is four bytes shorter.
     #[inline]
     #[must_use]
     pub const fn next_ulpdu(&self, emss: u32, large: bool) -> u32 {

@@ -31,12 +31,12 @@ pub enum Piece {
         /// How many these are.
         length: usize,
     },
-    /// So many zeros.
+    /// Zeros.
     Pad {
         /// Bytes.
         length: usize,
     },
-    /// So many bytes of the CRC field: zeros for now.
+    /// Bytes of the CRC field: zeros for now.
     CrcHole {
         /// Bytes.
         length: usize,
@@ -79,16 +79,16 @@ impl MarkerInserter {
         self.left() == 0
     }
 
-    /// How many more bytes can be written when so many bytes of the ULPDU, its header included, are there from its
-    /// start: for a stage that works on what the one before it has done so far.
+    /// How many more bytes can be written when the first `ulpdu_there` bytes of the ULPDU, its header included, are
+    /// there: for a stage that works on what the one before it has done so far.
     #[must_use]
     pub fn reach(&self, ulpdu_there: usize) -> usize {
         let ulpdu_there = u32::try_from(ulpdu_there).unwrap_or(u32::MAX);
         self.shape.reach(ulpdu_there).saturating_sub(self.at) as usize
     }
 
-    /// Goes past what comes next, at most so many bytes of it: for who writes piece by piece. `None` when the FPDU is
-    /// done, or `at_most` is zero.
+    /// Advances past the next piece, by at most `at_most` bytes: for callers that write piece by piece. `None` when the
+    /// FPDU is done, or `at_most` is zero.
     #[inline]
     pub fn next_piece(&mut self, at_most: usize) -> Option<Piece> {
         if self.is_done() || at_most == 0 {
@@ -98,7 +98,7 @@ impl MarkerInserter {
         let (from, length) = (part.from as usize, at_most.min(part.length as usize));
         let word = |bytes: &[u8]| bytes[from..from + length].iter().copied().collect();
         let piece = match part.field {
-            // RFC 5044 section 4.3: each marker points to the length field of the FPDU it stands in.
+            // RFC 5044 section 4.3: each marker points to the length field of the FPDU that contains it.
             Field::Marker => Piece::Marker(word(&self.marker(self.at - part.from))),
             Field::Length => Piece::Length(word(&self.shape.length_field())),
             Field::Ulpdu => Piece::Ulpdu { from, length },
@@ -110,7 +110,7 @@ impl MarkerInserter {
     }
 
     /// Fills `out` with the next bytes of the FPDU and returns how many: all of `out`, unless the FPDU ends. The ULPDU
-    /// is `header`, which is the same each time, and then what `payload` gives, which goes on where it was.
+    /// is `header`, which is the same each time, and then what `payload` gives, which continues where it was.
     ///
     /// # Errors
     /// Those of the source. The FPDU is of no use then.

@@ -5,12 +5,12 @@ use weft_wire::mpa::{MARKER_LENGTH, marker_pointer};
 use crate::shape::{Field, Periods, Shape};
 use crate::{FrameError, FrameHead};
 
-/// One FPDU on its way to its place: how much of it has been looked at. Its bytes may come in any cuts; the pieces of
-/// its ULPDU are given as they come. What they say is not verified: a [`CrcDigest`](crate::CrcDigest) that has had all
+/// One FPDU on its way to its place: how much of it has been parsed. Its bytes may come in any cuts; the pieces of its
+/// ULPDU are given as they come. What they say is not verified: a [`CrcDigest`](crate::CrcDigest) that has had all
 /// bytes says whether the CRC is good.
 ///
-/// The markers are compared with the length field on the way. [`MarkerStripper::check`] tells, when the CRC is known to
-/// be good.
+/// The markers are compared with the length field on the way. [`MarkerStripper::check`] returns the result, when the
+/// CRC is known to be good.
 #[derive(Clone, Debug)]
 pub struct MarkerStripper {
     shape: Shape,
@@ -51,7 +51,7 @@ impl MarkerStripper {
 
     /// Takes the next bytes of the stream and gives `place` the pieces of the ULPDU in them, in order. Returns how many
     /// bytes that were: all, unless the FPDU ends before. When there are several pieces they go to one place after the
-    /// other; between two of them stands a marker.
+    /// other; a marker separates two of them.
     #[inline]
     pub fn strip_markers(&mut self, bytes: &[u8], mut place: impl FnMut(&[u8])) -> usize {
         let length = bytes.len().min(self.left());

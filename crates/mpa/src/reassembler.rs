@@ -20,8 +20,8 @@ pub const LARGEST_FPDU: u64 = 66_560;
 /// What a [`Reassembler`] may keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReassemblerLimits {
-    /// Bytes of parts of FPDUs that stand more than [`LARGEST_FPDU`] beyond the first gap. As many as that may be
-    /// kept before it, too, so that the stream always goes on.
+    /// Bytes of parts of FPDUs that are more than [`LARGEST_FPDU`] beyond the first gap. As many as that may be kept
+    /// before it, too, so that the stream always makes progress.
     pub bytes: usize,
     /// Parts of FPDUs, and stretches of whole ones, beyond the first gap.
     pub ranges: usize,
@@ -33,13 +33,13 @@ impl Default for ReassemblerLimits {
     }
 }
 
-/// The receiving end of one direction of a stream that shows its bytes as they come. The lower layer says where they
-/// stand; FPDUs are handed up at once, whole and verified, each once; what is not yet part of a whole one is kept.
+/// The receiving end of one direction of a stream that shows its bytes as they come. The lower layer gives their
+/// positions; FPDUs are handed up at once, whole and verified, each once; what is not yet part of a whole one is kept.
 ///
 /// An FPDU is found in the three ways of RFC 5044 section 6 and no other: behind all that came before it, by a marker
-/// that stands in it, or behind one that a marker found. One that only a marker tells of is believed when its CRC is
-/// good; if it isn't, the marker may be wrong, and what is there waits until the stream has come to it. So without
-/// CRCs, or without markers, FPDUs are found in order only.
+/// in it, or behind one that a marker found. One that only a marker points to is believed when its CRC is good; if it
+/// isn't, the marker may be wrong, and what is there waits until the stream has come to it. So without CRCs, or without
+/// markers, FPDUs are found in order only.
 #[derive(Debug)]
 pub struct Reassembler {
     grid: Grid,
@@ -54,11 +54,11 @@ pub struct Reassembler {
     early: u64,
 }
 
-/// Bytes of a stream that were looked through.
+/// The result of a search for FPDUs in bytes of a stream.
 struct Chained {
     /// How many of them were whole FPDUs, from the start on.
     used: usize,
-    /// The first of them was no FPDU, though a marker said so.
+    /// The first of them was no FPDU, though a marker pointed to it as one.
     is_doubtful: bool,
 }
 
@@ -101,9 +101,8 @@ impl Reassembler {
         self.done.is_empty() && self.fragments.is_empty()
     }
 
-    /// Takes bytes that stand at a position, and gives `give` each FPDU that they make whole, with where it begins
-    /// and ends, verified. What came before is passed over. False: not all of it could be kept; it has to come again,
-    /// whole.
+    /// Takes bytes that belong at a position, and gives `give` each FPDU that they make whole, with where it begins and
+    /// ends, verified. What came before is skipped. False: not all of it could be kept; it has to come again, whole.
     ///
     /// # Errors
     /// An FPDU is damaged, or contradicts another one: the stream is of no use any more.
@@ -143,7 +142,7 @@ impl Reassembler {
         (start < end).then_some(start..end)
     }
 
-    /// Whether this may not be kept. What stands within reach of the first gap always may.
+    /// Whether this may not be kept. What is within reach of the first gap always may.
     fn is_full(&self, piece: &Range<u64>) -> bool {
         if piece.end <= self.next + LARGEST_FPDU {
             return false;
@@ -203,7 +202,7 @@ impl Reassembler {
         Deframer::at(self.grid, self.crc, StreamPosition(position))
     }
 
-    /// Looks for FPDUs in bytes that stand somewhere, and keeps what is not part of a whole one.
+    /// Searches bytes anywhere in the stream for FPDUs, and keeps what is not part of a whole one.
     fn look_through(
         &mut self,
         start: u64,
@@ -233,7 +232,7 @@ impl Reassembler {
         Ok(())
     }
 
-    /// The first FPDU that begins in these bytes and of which a marker in them tells.
+    /// The first FPDU that begins in these bytes and that a marker in them points to.
     fn marked_start(&self, start: u64, bytes: &[u8]) -> Option<u64> {
         let spacing = u64::from(self.grid.markers().filter(|_| self.crc)?.bytes());
         let end = start + bytes.len() as u64;
@@ -310,7 +309,7 @@ impl Reassembler {
         }
     }
 
-    /// Looks through a fragment that has grown, or of which more is known.
+    /// Searches a fragment that has grown, or of which more is known.
     fn settle(
         &mut self,
         fragment: Fragment,
@@ -326,7 +325,7 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Joins what touches, and goes on where something has become known.
+    /// Joins what touches, and continues where something has become known.
     fn mend(&mut self, give: &mut impl FnMut(Range<StreamPosition>, Frame<'_>)) -> Result<(), FrameError> {
         while !self.fragments.is_empty() {
             let known = self.fragments.find(|one| one.kind != Start::Chained && self.is_start(one.start));

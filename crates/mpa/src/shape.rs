@@ -1,8 +1,8 @@
-//! Where everything of an FPDU stands: the one place that does the arithmetic of markers.
+//! The layout of an FPDU: the one place that does the arithmetic of markers.
 //!
 //! FPDUs and markers are multiples of four bytes long, and a stream begins with one of them, so every four-byte word of
 //! the stream is wholly a marker or wholly part of an FPDU. So a marker splits neither the length field, nor the pad,
-//! nor the CRC. It can stand before the length field, anywhere between the words of the ULPDU (its first two bytes stay
+//! nor the CRC. It can be before the length field, anywhere between the words of the ULPDU (its first two bytes stay
 //! with the length field), and before the CRC.
 
 use core::ops::Range;
@@ -17,14 +17,14 @@ const LENGTH: u32 = LENGTH_FIELD as u32;
 const CRC: u32 = CRC_LENGTH as u32;
 /// "No marker comes": further away than any FPDU is long.
 const NEVER: u32 = u32::MAX;
-/// The last distance that an FPDUPTR can say; its two low bits are zero (RFC 5044 section 4.2).
+/// The largest distance that fits into an FPDUPTR; its two low bits are zero (RFC 5044 section 4.2).
 const FARTHEST: u32 = 0xfffc;
 
 /// Bytes that are touched twice in a row, copied and summed up: few enough to be still in the first-level cache the
 /// second time, many enough that the checksum runs at full speed. A multiple of every spacing.
 pub(crate) const BLOCK: usize = 8192;
 
-/// Where the markers of one direction of a stream stand.
+/// The places of the markers of one direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     markers: Option<MarkerSpacing>,
@@ -62,13 +62,13 @@ impl Grid {
     }
 }
 
-/// Bytes from `position` to the next marker; zero when it stands right there. The spacing is a power of two.
+/// Bytes from `position` to the next marker; zero when it is right there. The spacing is a power of two.
 const fn until_marker(position: StreamPosition, spacing: u32) -> u32 {
     let mask = spacing - 1;
     (position.0 as u32 & mask).wrapping_neg() & mask
 }
 
-/// Where everything of one FPDU stands. Offsets are in bytes from its start, which is its leading marker if it has one.
+/// The layout of one FPDU. Offsets are in bytes from its start, which is its leading marker if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) start: StreamPosition,
@@ -78,7 +78,7 @@ pub(crate) struct Shape {
     spacing: u32,
 }
 
-/// What stands somewhere in an FPDU.
+/// A field of an FPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Marker,
@@ -94,7 +94,7 @@ pub(crate) struct Part {
     pub(crate) field: Field,
     /// How many bytes of the field come before.
     pub(crate) from: u32,
-    /// How many bytes of it there are until something else stands in the FPDU, or it ends.
+    /// How many bytes of it there are until another field follows, or the FPDU ends.
     pub(crate) length: u32,
 }
 
@@ -107,12 +107,12 @@ impl Shape {
         StreamPosition(self.start.0 + self.wire_length as u64)
     }
 
-    /// Where the length field stands.
+    /// Where the length field is.
     pub(crate) const fn length_offset(&self) -> usize {
         if self.first_marker == 0 { MARKER_LENGTH } else { 0 }
     }
 
-    /// Where the ULPDU begins, unless a marker stands there.
+    /// Where the ULPDU begins, unless a marker is there.
     pub(crate) const fn ulpdu_offset(&self) -> usize {
         self.length_offset() + LENGTH_FIELD
     }
@@ -125,7 +125,7 @@ impl Shape {
         self.wire_length as usize - CRC_LENGTH
     }
 
-    /// What stands `at` bytes from the start, which is before the end.
+    /// The part at `at` bytes from the start, which is before the end.
     #[inline]
     pub(crate) const fn part_at(&self, at: u32) -> Part {
         debug_assert!(at < self.wire_length);
@@ -153,7 +153,7 @@ impl Shape {
         Part { field, from: bare - start, length: if left < until_marker { left } else { until_marker } }
     }
 
-    /// The parts in the order of the stream, up to the CRC field, and where they stand.
+    /// The parts in the order of the stream, up to the CRC field, and where they are.
     #[inline]
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Field, Range<usize>)> + use<> {
         let (shape, end) = (*self, self.wire_length - CRC);
@@ -166,8 +166,8 @@ impl Shape {
         })
     }
 
-    /// How many bytes from the start can be written when so many bytes of the ULPDU are there: the whole FPDU when they
-    /// all are.
+    /// How many bytes from the start can be written when `ulpdu_there` bytes of the ULPDU are there: the whole FPDU
+    /// when they all are.
     pub(crate) const fn reach(&self, ulpdu_there: u32) -> u32 {
         if ulpdu_there >= self.ulpdu_length {
             return self.wire_length;
@@ -179,8 +179,8 @@ impl Shape {
         bare + MARKER * (bare - self.first_marker).div_ceil(self.spacing - MARKER)
     }
 
-    /// Whole periods of the grid, a marker and the ULPDU up to the next one, that stand from `at` on within `room`
-    /// bytes. `None` when there is none, or no marker stands at `at`.
+    /// Whole periods of the grid, a marker and the ULPDU up to the next one, from `at` on within `room` bytes. `None`
+    /// when there is none, or no marker is at `at`.
     #[inline]
     pub(crate) fn periods_at(&self, at: u32, room: usize) -> Option<Periods> {
         let beyond = at.checked_sub(self.first_marker)?;
@@ -200,15 +200,15 @@ impl Shape {
         })
     }
 
-    /// Where the markers stand.
+    /// Where the markers are.
     pub(crate) fn markers(&self) -> impl Iterator<Item = usize> + use<> {
         let end = if self.has_markers() { self.wire_length } else { 0 };
         let first = self.first_marker.min(end);
         (first..end).step_by(self.spacing.max(1) as usize).map(|at| at as usize)
     }
 
-    /// What the marker at `offset` must say: the distance back to the length field, or zero when it stands before it
-    /// (RFC 5044 section 4.3). `None` when no FPDUPTR can say it.
+    /// What the marker at `offset` must say: the distance back to the length field, or zero when the marker is before
+    /// it (RFC 5044 section 4.3). `None` when it does not fit into an FPDUPTR.
     pub(crate) fn pointer(&self, offset: usize) -> Option<u16> {
         let distance = offset.saturating_sub(self.length_offset());
         (distance <= FARTHEST as usize).then_some(distance as u16)
@@ -246,8 +246,8 @@ impl Shape {
         if self.has_markers() { self.first_marker as usize + BLOCK } else { BLOCK }
     }
 
-    /// Whether each marker can point back to the length field: up to [`MAX_MULPDU`] always, above it by where the
-    /// markers stand.
+    /// Whether each marker can point back to the length field: up to [`MAX_MULPDU`] always, above it depending on where
+    /// the markers are.
     pub(crate) fn can_be_marked(&self) -> bool {
         self.ulpdu_length <= MAX_MULPDU || self.markers().last().is_none_or(|last| self.pointer(last).is_some())
     }
@@ -275,7 +275,8 @@ mod tests {
         (0..=MarkerSpacing::ALL.len()).prop_map(|choice| Grid::new(MarkerSpacing::ALL.get(choice).copied()))
     }
 
-    /// The same, word by word: a marker is due wherever the position is a multiple of the spacing and the FPDU goes on.
+    /// The same, word by word: a marker is due wherever the position is a multiple of the spacing and the FPDU
+    /// continues.
     fn by_walking(start: u64, ulpdu_length: u32, grid: Grid) -> (u32, Vec<usize>) {
         let words = (2 + ulpdu_length).div_ceil(4) + 1;
         let mut at = 0;
@@ -356,8 +357,7 @@ mod tests {
         }
     }
 
-    /// RFC 5044 section 4.3: where TCP's sequence number begins anew, markers stand as they stood before, and say what
-    /// they said.
+    /// RFC 5044 section 4.3: where TCP's sequence number wraps, markers keep their places and their values.
     #[test]
     fn nothing_changes_where_32_bits_of_the_position_wrap() {
         const WRAP: u64 = 1 << 32;

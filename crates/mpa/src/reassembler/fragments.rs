@@ -1,4 +1,4 @@
-//! Parts of FPDUs, by where they stand.
+//! Parts of FPDUs, by position.
 
 use core::ops::Range;
 
@@ -9,7 +9,7 @@ pub(super) enum Start {
     Unknown,
     /// A marker says that an FPDU begins there.
     Marked,
-    /// A marker said something that was wrong. It is not asked again.
+    /// A marker was wrong. It is not read again.
     Doubtful,
     /// An FPDU begins there: all before it, or the one before it, was one.
     Chained,
@@ -33,7 +33,7 @@ impl Fragment {
 #[derive(Debug)]
 pub(super) struct Fragments {
     list: Vec<Fragment>,
-    /// Memory of fragments that are no more, so that a stream that goes on needs none anew.
+    /// Memory of fragments that are no more, so that later fragments need no new memory.
     spare: Vec<Vec<u8>>,
     most_spare: usize,
 }
@@ -55,7 +55,7 @@ impl Fragments {
         self.list.iter().map(|one| one.bytes.len()).sum()
     }
 
-    /// Bytes that stand at or behind a position.
+    /// Bytes at or behind a position.
     pub(super) fn bytes_from(&self, position: u64) -> usize {
         self.list.iter().map(|one| one.end().saturating_sub(one.start.max(position)) as usize).sum()
     }
@@ -109,8 +109,8 @@ impl Fragments {
         }
     }
 
-    /// Takes out two that touch, as one. What a marker tells of the second is only given up for what is sure of the
-    /// first.
+    /// Takes out two that touch, as one. What a marker says about the second is only given up for what is sure about
+    /// the first.
     pub(super) fn join(&mut self) -> Option<Fragment> {
         let index = self.list.windows(2).position(|pair| {
             let [first, second] = pair else { return false };

@@ -7,7 +7,7 @@ use crate::Framer;
 const STANDARD: Option<MarkerSpacing> = Some(MarkerSpacing::Standard);
 const LIMITS: ReassemblerLimits = ReassemblerLimits { bytes: 1 << 20, ranges: 10_000 };
 
-/// A stream of FPDUs, and where each of them ends. What an FPDU carries depends on where it stands.
+/// A stream of FPDUs, and where each of them ends. What an FPDU carries depends on its position.
 fn stream(lengths: &[u32], markers: Option<MarkerSpacing>, crc: bool) -> (Vec<u8>, Vec<Range<u64>>) {
     let mut framer = Framer::new(markers, crc);
     let (mut stream, mut frames) = (Vec::new(), Vec::new());

@@ -29,11 +29,11 @@ pub struct Agreement {
     pub ird: u16,
     /// How many read requests this side may have under way at a time.
     pub ord: u16,
-    /// The IRD that the peer said, [`NOT_NEGOTIATED`](super::NOT_NEGOTIATED) when it said none. RFC 6581 section 9.1:
-    /// to be shown to the application.
+    /// The IRD that the peer announced, [`NOT_NEGOTIATED`](super::NOT_NEGOTIATED) when it announced none. RFC 6581
+    /// section 9.1: to be shown to the application.
     pub peer_ird: u16,
-    /// The ORD that the peer said, [`NOT_NEGOTIATED`](super::NOT_NEGOTIATED) when it said none. RFC 6581 section 9.1:
-    /// to be shown to the application.
+    /// The ORD that the peer announced, [`NOT_NEGOTIATED`](super::NOT_NEGOTIATED) when it announced none. RFC 6581
+    /// section 9.1: to be shown to the application.
     pub peer_ord: u16,
     /// Peer-to-peer: what the initiator opens with, before any other FPDU (RFC 6581 section 5). `None`: its application
     /// sends first.

@@ -9,7 +9,7 @@ use weft_wire::terminate::TerminateCode;
 use super::{NOT_NEGOTIATED, ReadyKinds, StartFrame};
 use crate::Framer;
 
-/// The caller asks for what cannot be.
+/// The caller requests what is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartMisuse {
     /// The application's private data does not fit the frame.
@@ -21,12 +21,12 @@ pub enum StartMisuse {
     },
     /// There is no such MPA revision.
     UnknownRevision(u8),
-    /// Peer-to-peer is asked for in a revision that does not know it.
+    /// Peer-to-peer is requested in a revision that does not know it.
     PeerToPeerNeedsRevision2 {
         /// The revision of the offer.
         revision: u8,
     },
-    /// Peer-to-peer is asked for, with no kind of message to open with.
+    /// Peer-to-peer is requested, with no kind of message to open with.
     NoReadyKind,
 }
 
@@ -58,7 +58,7 @@ impl std::error::Error for StartMisuse {}
 pub enum StartFailure {
     /// The peer's fault: what it sent is no start-up frame, or not the one that is due.
     Malformed(Malformed),
-    /// Nobody's fault: both are right and do not fit.
+    /// No side is at fault: both are right and do not fit.
     Incompatible(Incompatible),
     /// The peer does not want the connection.
     Rejected(Box<Rejection>),
@@ -73,7 +73,7 @@ pub enum StartFailure {
     },
     /// There is no way to open the connection that both sides know (RFC 6581 section 9.2).
     NoReadyToReceive {
-        /// What this side can open with. `None`: it did not ask for peer-to-peer.
+        /// What this side can open with. `None`: it did not request peer-to-peer.
         ours: Option<ReadyKinds>,
         /// What the responder takes. `None`: it does not do peer-to-peer.
         theirs: Option<ReadyKinds>,
@@ -87,14 +87,14 @@ pub enum StartFailure {
     },
     /// The peer closed the connection before its frame was there.
     ClosedEarly,
-    /// The initiator sent more before it had its reply, though it could not know yet what FPDUs must look like
-    /// (RFC 5044 section 7.1.2, rules 2 and 3). Found by the caller, who has the bytes.
+    /// The initiator sent more before it had its reply, though it could not know yet the format of FPDUs (RFC 5044
+    /// section 7.1.2, rules 2 and 3). Found by the caller, which has the bytes.
     TalkedEarly,
 }
 
 impl StartFailure {
-    /// What to tell the peer in a Terminate message before closing (RFC 6581 section 8). `None`: nothing may be sent
-    /// (RFC 5044 section 7.1.2: close).
+    /// The Terminate message to send to the peer before closing (RFC 6581 section 8). `None`: nothing may be sent (RFC
+    /// 5044 section 7.1.2: close).
     #[must_use]
     pub const fn terminate_code(&self) -> Option<TerminateCode> {
         match self {
@@ -125,7 +125,7 @@ impl StartFailure {
     }
 }
 
-/// How this side's FPDUs look.
+/// The format of this side's FPDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     /// With markers, so far apart.
@@ -144,7 +144,7 @@ pub enum Malformed {
         expected: StartKind,
         /// Which of its bytes is the first to differ.
         at: usize,
-        /// What stands there.
+        /// The byte that was found there.
         found: u8,
     },
     /// The peer sent the frame of the other role: both sides are initiators, or both responders (RFC 5044
@@ -191,14 +191,14 @@ pub enum Incompatible {
 pub struct Rejection {
     /// The revision of the reply.
     pub revision: u8,
-    /// The responder's IRD. [`NOT_NEGOTIATED`] when it does not say.
+    /// The responder's IRD. [`NOT_NEGOTIATED`] when it announces none.
     pub ird: u16,
     /// The responder's ORD: what it would have needed the initiator's IRD to be (RFC 6581 section 9.1).
-    /// [`NOT_NEGOTIATED`] when it does not say.
+    /// [`NOT_NEGOTIATED`] when it announces none.
     pub ord: u16,
     /// The private data of the responder's application.
     pub private_data: Box<[u8]>,
-    /// Whether this side had asked for markers, which some peers (Linux siw) answer with a rejection.
+    /// Whether this side had requested markers, which some peers (Linux siw) answer with a rejection.
     pub asked_for_markers: bool,
 }
 

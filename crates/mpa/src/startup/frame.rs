@@ -71,7 +71,7 @@ pub(super) fn read_header(due: StartKind, bytes: &[u8]) -> Result<Option<StartHe
     }
 }
 
-/// Says what is wrong with a key. RFC 5044 section 7.1.2, rule 8: that of the other role is told from any other.
+/// What is wrong with a key. RFC 5044 section 7.1.2, rule 8: the key of the other role is distinguished from any other.
 fn wrong_key(due: StartKind, bytes: &[u8]) -> Malformed {
     let other = match due {
         StartKind::Request => StartKind::Reply,

@@ -1,4 +1,4 @@
-//! The side that asks.
+//! The side that sends the request.
 
 use weft_wire::mpa::{Enhanced, MarkerSpacing, StartHeader, StartKind};
 
@@ -10,7 +10,7 @@ use super::{
     ReadyKinds, Rejection, Role, StartFailure, StartFrame, StartMisuse, Step,
 };
 
-/// An initiator whose request is out, and who waits for the reply.
+/// An initiator that has sent its request, and waits for the reply.
 #[derive(Debug)]
 pub struct Initiator {
     offer: Offer,
@@ -38,8 +38,8 @@ impl Initiator {
             reject: false,
             revision: offer.revision,
             crc: offer.crc,
-            // RFC 6581 section 10: a request is enhanced only where something of it is wanted. Who wants nothing asks
-            // in revision 1.
+            // RFC 6581 section 10: a request is enhanced only where something of it is wanted. Without that, the
+            // request is of revision 1.
             enhanced: (offer.revision == ENHANCED_REVISION).then(|| depths_and_model(&offer)),
             record: offer.extensions.any().then(|| record_of(&offer)),
         };
@@ -47,8 +47,7 @@ impl Initiator {
         Ok((Self { offer }, frame))
     }
 
-    /// Looks at all bytes that have come. When the reply is there, gives what is agreed and how many bytes the reply
-    /// was.
+    /// Parses all bytes that have come. When the reply is there, gives what is agreed and how many bytes the reply was.
     #[must_use]
     pub fn handle(self, bytes: &[u8]) -> Step<Self, (Agreement, usize)> {
         match self.read(bytes) {
@@ -89,7 +88,7 @@ impl Initiator {
     fn agree(&self, header: &StartHeader, body: &Body<'_>) -> Result<Agreement, StartFailure> {
         let (private_data, theirs) = self.take_record(header, body);
         let extensions = theirs.extensions.and(self.offer.extensions);
-        // A spacing other than the standard's stands in both records (RFC 5044 section 4.3 knows only 512 bytes).
+        // Both records have a spacing other than the standard's (RFC 5044 section 4.3 knows only 512 bytes).
         let spacing = |said| if extensions.marker_spacing { said } else { MarkerSpacing::Standard };
         let kept = |wanted| if wanted == theirs.kept { wanted } else { MarkerSpacing::Standard };
         let receive_markers = self.offer.receive_markers.map(|wanted| spacing(kept(wanted)));
@@ -157,7 +156,7 @@ impl Initiator {
     }
 
     fn take_record<'a>(&self, header: &StartHeader, body: &Body<'a>) -> (&'a [u8], Record) {
-        // Who sent no record gets none: what looks like one is the application's.
+        // A side that sent no record gets none: bytes in the form of one are the application's.
         if !self.offer.extensions.any() {
             return (body.data, Record::default());
         }
@@ -188,7 +187,7 @@ fn depths_and_model(offer: &Offer) -> Enhanced {
     }
 }
 
-/// The kinds that a word names. RFC 6581 section 9.2: without A, the flags B, C and D are not looked at.
+/// The kinds that a word names. RFC 6581 section 9.2: without A, the flags B, C and D are ignored.
 pub(super) fn kinds(word: &Enhanced) -> Option<ReadyKinds> {
     word.peer_to_peer.then_some(ReadyKinds { send: word.rtr_send, write: word.rtr_write, read: word.rtr_read })
 }

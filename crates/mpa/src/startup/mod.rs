@@ -1,19 +1,19 @@
 //! How a connection begins: one MPA Request Frame, one MPA Reply Frame (RFC 5044 section 7.1, RFC 6581).
 //!
-//! Each side says in an [`Offer`] what it wants. The [`Initiator`] sends a request at once and waits for the reply; the
-//! [`Responder`] waits for the request and then [accepts](Request::accept) or [rejects](Request::reject) it. Each state
-//! is consumed and gives the next, and the bytes stay with the caller, who brings *all* that have come and are not
-//! consumed yet, from the first, each time. Deadlines are the caller's too (RFC 5044 section 7.1.2, rules 8 and 10:
+//! Each side gives an [`Offer`] of what it wants. The [`Initiator`] sends a request at once and waits for the reply;
+//! the [`Responder`] waits for the request and then [accepts](Request::accept) or [rejects](Request::reject) it. Each
+//! state is consumed and gives the next, and the bytes stay with the caller, which brings *all* that have come and are
+//! not consumed yet, from the first, each time. Deadlines are the caller's too (RFC 5044 section 7.1.2, rules 8 and 10:
 //! both sides should have one).
 //!
 //! # What is agreed
-//! - **Markers**, per direction: the receiver decides, and the sender obeys (M). They stand 512 bytes apart, or, by the
+//! - **Markers**, per direction: the receiver decides, and the sender obeys (M). They are 512 bytes apart, or, by the
 //!   record below, further.
 //! - **CRC**, for both directions: on when either side wants it (C).
 //! - **Revision**: the responder answers in that of the request, 0, 1 or 2. An initiator takes a reply of a lower
 //!   revision, never one of a higher.
 //! - **Read depths** (IRD and ORD), only in revision 2 with S: each side ends with an ORD of at most the other's IRD.
-//!   In other revisions, and where a side says [`NOT_NEGOTIATED`], they are what each side has set.
+//!   In other revisions, and where a side sends [`NOT_NEGOTIATED`], they are what each side has set.
 //! - **Peer-to-peer**, only in revision 2 with S: the initiator opens with a [`ReadyKind`], which the responder chooses
 //!   among those that the initiator has named. Without it the initiator's application must send first: in either case
 //!   no FPDU of the responder's comes before the first one of the initiator's ([`Agreement::responder_must_wait`]).
@@ -23,15 +23,15 @@
 //! ```text
 //! | 4 bytes: IRD, ORD, flags (revision 2 with S) | the application's data | 12 bytes: Weft record |
 //! ```
-//! The record stands at the very end, so that the application of a peer that knows nothing of Weft still finds its data
-//! at the start. All integers are big-endian:
+//! The record is at the very end, so that the application of a peer that knows nothing of Weft still finds its data at
+//! the start. All integers are big-endian:
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 0-7 | `f7` and then, as ASCII, `WeftReq` in a request, `WeftRep` in a reply: an application that sends back what it got is not taken for Weft |
 //! | 8 | version of the record, 1. A later version keeps the meaning of what is here |
 //! | 9 | features: bit 0 atomic and immediate operations (RFC 7306), bit 1 FPDUs larger than the path's packets, bit 2 markers at other spacings than 512 bytes: 1 KB and 2 KB |
-//! | 9, bits 3-4 | the spacing that the sender wants in what it receives: 0 512 bytes, 1 1 KB, 2 2 KB. A responder says another one than 0 only if bit 2 stands in both records |
+//! | 9, bits 3-4 | the spacing that the sender wants in what it receives: 0 512 bytes, 1 1 KB, 2 2 KB. A responder sends another one than 0 only if bit 2 is set in both records |
 //! | 9, bits 5-6 | reply: the spacing that the responder keeps in what it sends: that of bits 3-4 of the request if it can, else 0. Request: zero |
 //! | 9, bit 7 | feature: receipts, by which Sends wait for receives and requests complete in place at the peer |
 //! | 10-11 | PD_Length of the frame: the record is one only if it ends where the private data ends |
@@ -42,9 +42,9 @@
 //! it is never sent what it does not know. The record takes 12 bytes from what the application may send; without
 //! extensions it takes none.
 //!
-//! A spacing other than the standard's is used only when both records say it: that of what the responder sends in the
+//! A spacing other than the standard's is used only when both records have it: that of what the responder sends in the
 //! request as wanted and in the reply as kept; that of what the initiator sends in the reply as wanted, after bit 2 of
-//! the request. A record in which these bits are zero says 512 bytes, as does a spacing without a meaning.
+//! the request. A record in which these bits are zero means 512 bytes, as does a spacing without a meaning.
 
 mod agreement;
 mod errors;
@@ -70,9 +70,9 @@ const ENHANCED_REVISION: u8 = 2;
 /// What one side wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The peer shall put markers into what it sends to this side, so far apart. Other spacings than
-    /// [`MarkerSpacing::Standard`] need a peer that agrees to [`Extensions::marker_spacing`]; any other peer is asked
-    /// for the standard's.
+    /// The peer shall put markers into what it sends to this side, at this spacing. Other spacings than
+    /// [`MarkerSpacing::Standard`] need a peer that agrees to [`Extensions::marker_spacing`]; from any other peer the
+    /// standard's are requested.
     pub receive_markers: Option<MarkerSpacing>,
     /// CRCs shall be used, in both directions. Off only on an administrator's request (RFC 5044 section 4.4); then they
     /// are off if the peer wants none either.
@@ -89,7 +89,7 @@ pub struct Offer {
     /// Whether IRD and ORD are negotiated in revision 2. If not, [`NOT_NEGOTIATED`] is sent, and both are what is set
     /// here.
     pub negotiate_depths: bool,
-    /// Initiator: peer-to-peer is asked for, and it can open with these kinds. Responder: the kinds it can take. A
+    /// Initiator: peer-to-peer is requested, and it can open with these kinds. Responder: the kinds it can take. A
     /// responder with `None` refuses requests for peer-to-peer.
     pub ready_to_receive: Option<ReadyKinds>,
     /// What may be agreed by the Weft record. With none, no record is sent.
@@ -101,7 +101,7 @@ pub struct Offer {
 
 impl Default for Offer {
     /// Revision 2 with CRC, without markers (RFC 5044 section 4.4: CRCs are on by default), 16 reads each way,
-    /// peer-to-peer not asked for and not taken, no extensions.
+    /// peer-to-peer neither requested nor accepted, no extensions.
     fn default() -> Self {
         Self {
             receive_markers: None,
@@ -217,18 +217,18 @@ impl core::fmt::Display for ReadyKinds {
     }
 }
 
-/// What goes beyond RFC 5040 and 5044, and so is done only between peers that both said so in their Weft records.
+/// What goes beyond RFC 5040 and 5044, and so is done only between peers that both offered it in their Weft records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extensions {
     /// Atomic operations and immediate data (RFC 7306: opcodes 8 to 11).
     pub atomics_and_immediates: bool,
     /// FPDUs larger than the path's packets (against RFC 5044 section 4.5), which cost less on kernel TCP.
     pub large_fpdus: bool,
-    /// Markers further apart than the 512 bytes of RFC 5044 section 4.3, in the directions whose receivers ask for
+    /// Markers further apart than the 512 bytes of RFC 5044 section 4.3, in the directions whose receivers request
     /// that.
     pub marker_spacing: bool,
-    /// Receipts ([`weft_wire::rdmap::Receipt`]): each side tells which messages have a receive, so that a Send waits at
-    /// its sender until it has one, and which are in place, so that a Send or Write completes no sooner.
+    /// Receipts ([`weft_wire::rdmap::Receipt`]): each side announces which messages have a receive, so that a Send
+    /// waits at its sender until it has one, and which are in place, so that a Send or Write completes no sooner.
     pub receipts: bool,
 }
 

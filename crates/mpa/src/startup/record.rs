@@ -11,9 +11,9 @@ const VERSION: u8 = 1;
 const ATOMICS_AND_IMMEDIATES: u8 = 0x01;
 const LARGE_FPDUS: u8 = 0x02;
 const MARKER_SPACING: u8 = 0x04;
-/// Where in the features the spacing stands that the sender of the record wants in what it receives: two bits.
+/// Where in the features the spacing is that the sender of the record wants in what it receives: two bits.
 const WANTED_SHIFT: u32 = 3;
-/// Where in the features of a reply the spacing stands that the responder will keep in what it sends: two bits.
+/// Where in the features of a reply the spacing is that the responder will keep in what it sends: two bits.
 const KEPT_SHIFT: u32 = 5;
 const RECEIPTS: u8 = 0x80;
 
@@ -34,7 +34,7 @@ const fn magic(kind: StartKind) -> &'static [u8; 8] {
     }
 }
 
-/// The bytes of a record for a frame of this kind with so many bytes of private data, the record included.
+/// The bytes of a record for a frame of this kind with `private_length` bytes of private data, the record included.
 pub(super) fn emit(kind: StartKind, record: &Record, private_length: u16) -> [u8; LENGTH] {
     let set = |condition, bit| if condition { bit } else { 0 };
     let mut bytes = [0; LENGTH];
@@ -76,8 +76,8 @@ const fn spacing_code(spacing: MarkerSpacing) -> u8 {
     }
 }
 
-/// The spacing of the two low bits. The code that has no meaning yet is the standard's: always possible, and the peer
-/// is told so.
+/// The spacing of the two low bits. The code that has no meaning yet is the standard's: always possible, and reported
+/// to the peer.
 const fn spacing(code: u8) -> MarkerSpacing {
     match code & 3 {
         1 => MarkerSpacing::Kilobyte,

@@ -1,4 +1,4 @@
-//! The side that is asked.
+//! The side that receives the request.
 
 use weft_wire::mpa::{Enhanced, MarkerSpacing, StartHeader, StartKind};
 
@@ -10,7 +10,7 @@ use super::{
     StartFailure, StartFrame, StartMisuse, Step,
 };
 
-/// A responder who waits for the request.
+/// A responder that waits for the request.
 #[derive(Debug)]
 pub struct Responder {
     offer: Offer,
@@ -23,7 +23,7 @@ impl Responder {
         Self { offer: Offer { revision: offer.revision.min(HIGHEST_REVISION), ..offer } }
     }
 
-    /// Looks at all bytes that have come. When the request is there, gives it and how many bytes it was.
+    /// Parses all bytes that have come. When the request is there, gives it and how many bytes it was.
     #[must_use]
     pub fn handle(self, bytes: &[u8]) -> Step<Self, (Request, usize)> {
         match self.read(bytes) {
@@ -79,15 +79,15 @@ impl Request {
         self.header.revision
     }
 
-    /// The IRD that the initiator said, [`NOT_NEGOTIATED`] when it said none. RFC 6581 section 9.1: to be shown to the
-    /// application.
+    /// The IRD that the initiator announced, [`NOT_NEGOTIATED`] when it announced none. RFC 6581 section 9.1: to be
+    /// shown to the application.
     #[must_use]
     pub fn peer_ird(&self) -> u16 {
         self.enhanced.map_or(NOT_NEGOTIATED, |word| word.ird)
     }
 
-    /// The ORD that the initiator said, [`NOT_NEGOTIATED`] when it said none. RFC 6581 section 9.1: to be shown to the
-    /// application.
+    /// The ORD that the initiator announced, [`NOT_NEGOTIATED`] when it announced none. RFC 6581 section 9.1: to be
+    /// shown to the application.
     #[must_use]
     pub fn peer_ord(&self) -> u16 {
         self.enhanced.map_or(NOT_NEGOTIATED, |word| word.ord)
@@ -105,7 +105,7 @@ impl Request {
         self.header.crc
     }
 
-    /// Whether the initiator asks for peer-to-peer, and which kinds of message it can open with.
+    /// Whether the initiator requests peer-to-peer, and which kinds of message it can open with.
     #[must_use]
     pub fn peer_to_peer(&self) -> Option<ReadyKinds> {
         self.enhanced.as_ref().and_then(kinds)
@@ -198,7 +198,8 @@ impl Request {
         }
     }
 
-    /// RFC 5044 section 7.1.1: CRC when either side says. The reply says it too, so that nobody has to conclude it.
+    /// RFC 5044 section 7.1.1: CRC when either side requests it. The reply says it too, so that the initiator need not
+    /// conclude it.
     fn crc(&self) -> bool {
         self.offer.crc || self.header.crc
     }
@@ -217,7 +218,7 @@ impl Request {
         if self.extensions().marker_spacing { spacing } else { MarkerSpacing::Standard }
     }
 
-    /// The record goes only to who has sent one. It says no spacing that the initiator does not know.
+    /// The record goes only to an initiator that has sent one. It names no spacing that the initiator does not know.
     fn reply_record(&self) -> Option<Record> {
         self.record?;
         let extensions = self.offer.extensions;
