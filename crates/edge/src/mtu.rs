@@ -11,7 +11,7 @@ const MAX_PROBES: u32 = 3;
 /// Resolution of the search, in bytes.
 const STEP: usize = 32;
 /// This many large datagrams lost over this many round trips, with none acknowledged in between: perhaps a black hole.
-/// Reordering may look like loss, but not for long.
+/// Reordering may appear as loss, but not for long.
 const MAX_VANISHED: u32 = 8;
 const VANISHED_ROUND_TRIPS: u32 = 3;
 /// A larger size is tried again after this time on an interface that carries less than the peer accepts, while packets
@@ -185,7 +185,7 @@ impl Mtu {
         }
     }
 
-    /// Suspects that larger datagrams no longer pass: a probe will tell, as soon as the peer answers.
+    /// Suspects that larger datagrams no longer pass: a probe shows it, as soon as the peer answers.
     fn doubt(&mut self) {
         self.doubted = Some(self.current);
         self.current = BASE_DATAGRAM;

@@ -56,8 +56,8 @@ pub trait Source {
         true
     }
 
-    /// Tells whether the peer has no receive for a Send of this source. While it has none, the source should give only
-    /// segments that do not wait for Sends: answers to the peer. Others fill the room that answers need. Returns
+    /// Announces whether the peer has no receive for a Send of this source. While it has none, the source should give
+    /// only segments that do not wait for Sends: answers to the peer. Others fill the room that answers need. Returns
     /// whether the source honours this: if not, nothing is taken where there is room for answers alone.
     fn hold_requests(&mut self, _hold: bool) -> bool {
         false

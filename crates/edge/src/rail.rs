@@ -245,7 +245,7 @@ impl Rail {
         self.unasked = 0;
     }
 
-    /// Segments are about to be sent: tells the pacer if the path is quiet, since there was nothing to send, and
+    /// Segments are about to be sent: notifies the pacer if the path is quiet, since there was nothing to send, and
     /// nothing is in flight or has left for half a round trip.
     pub(crate) fn see_quiet(&mut self, now: Time) {
         let round_trip = self.trip.smoothed();

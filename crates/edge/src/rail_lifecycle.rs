@@ -187,7 +187,7 @@ impl Connection {
     }
 
     /// The address of another path is proved. A second challenge, as large as the least datagram, shows whether the
-    /// path carries it (RFC 9000 section 8.2.1: the first must not be large, since anybody could have named the
+    /// path carries it (RFC 9000 section 8.2.1: the first must not be large, since any host could have named the
     /// address).
     fn doubt_size(&mut self, index: usize, place: PathAddress, now: Time) {
         self.doubt(index, place, now);

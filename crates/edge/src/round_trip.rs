@@ -15,7 +15,7 @@ pub(crate) struct RoundTrip {
     variation: u64,
     latest: u64,
     least: Option<u64>,
-    /// The least sample without the delay that the peer says it has added.
+    /// The least sample without the delay that the peer reports to have added.
     shortest: Option<u64>,
 }
 

@@ -8,7 +8,7 @@
 //! Failed     .        .             .            .       Answering  its packets were retransmitted on others
 //! ```
 //!
-//! When each event happens is decided in `liveness`. With one rail there is no other to tell the two apart, and it
+//! When each event happens is decided in `liveness`. With one rail there is no other to distinguish the two, and it
 //! stays `Answering`.
 
 use weft_base::Time;

@@ -29,7 +29,7 @@ pub struct SetupTimes {
     pub longest_repeat: Duration,
     /// The call fails when nothing was received for this long.
     pub silence: Duration,
-    /// The longest total wait for an answer that the peer says is pending.
+    /// The longest total wait for an answer that the peer has announced as pending.
     pub answer: Duration,
 }
 
@@ -75,7 +75,7 @@ pub enum Outcome {
     },
     /// The peer supports only these versions.
     Versions(ArrayVec<u32, MAX_VERSIONS>),
-    /// No answer. `heard`: the peer said that an answer is pending.
+    /// No answer. `heard`: the peer has announced that an answer is pending.
     Silence {
         /// Whether the peer has sent anything.
         heard: bool,
