@@ -208,7 +208,7 @@ pub static VARIABLES: [Variable; 24] = [
         default: "32K",
         possible: "a number of bytes, or off",
         help: "Through shared memory, payloads of at least this many bytes are copied by the peer out of this \
-               process's memory; off: all use the ring, as those from memory of devices always do",
+               process's memory; off: all use the ring, which programs that send from mapped device memory need",
         set: |parameters, text| {
             let is_off = text.eq_ignore_ascii_case("off");
             parameters.nic.lend_threshold = if is_off { u32::MAX } else { u32::try_from(bytes(text)?).ok()? };
