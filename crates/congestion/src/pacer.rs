@@ -192,7 +192,7 @@ mod tests {
         assert!((62..=70).contains(&left), "{left} packets in ten round trips of a window of five, a quarter more");
     }
 
-    /// When packets of 1000 bytes leave, in microseconds, and how many at first, if somebody wants to send all the time,
+    /// When packets of 1000 bytes leave, in microseconds, and how many at first, if a sender always has more to send,
     /// at 5/4 of a window of 8/10 of `per_ms` packets in a millisecond.
     fn bursts(per_ms: u64, burst: Duration) -> (usize, Vec<u64>) {
         let (mut pacer, mut left) = (Pacer::default(), vec![]);

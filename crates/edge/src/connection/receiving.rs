@@ -550,8 +550,8 @@ mod tests {
         }
     }
 
-    /// RFC 9002 section 7.6.2: what the lost packets span has to be longer than three probe timeouts; and a probe of the
-    /// MTU does not count.
+    /// RFC 9002 section 7.6.2: what the lost packets span has to be longer than three probe timeouts; and a probe of
+    /// the MTU does not count.
     #[test]
     fn persistent_congestion_is_longer_than_three_probe_timeouts_and_no_matter_of_mtu_probes() {
         let mut connection = connection();

@@ -251,7 +251,8 @@ fn a_rail_that_failed_first_carries_everything_when_the_last_one_has_failed() {
     world.finish();
 }
 
-/// Two rails fail at the same time, one in each direction: packets pass over one, their acknowledgements over the other.
+/// Two rails fail at the same time, one in each direction: packets pass over one, their acknowledgements over the
+/// other.
 #[test]
 fn rails_that_pass_in_unlike_directions_carry_everything_together() {
     for seed in 1..5 {

@@ -11,7 +11,7 @@ use weft_base::Clock;
 use super::ports::{Owner, token};
 use super::{Engine, EngineClient, Entry, Member};
 use crate::connection::{Connection, Context, Due, Outcome};
-use crate::lower::{Carrier, Inbox, Io, Pollable as _, ServedPorts as _};
+use crate::lower::{Carrier, Datagrams as _, Inbox, Io, Pollable as _, ServedPorts as _};
 use crate::policy::arming::arms_connection;
 use crate::policy::constants::{FEW_POLLED, LONGEST_LOW_WATER};
 

@@ -510,13 +510,6 @@ impl<N: Network> Pollable<N> for Choice<N> {
     fn lacks_receive(&self) -> bool {
         each!(self, lower => Pollable::<N>::lacks_receive(lower), trying _ => false)
     }
-
-    fn unread_until(&self, now: Time) -> Option<Time> {
-        match self {
-            Self::Edge(lower) => Pollable::<N>::unread_until(lower, now),
-            Self::Mpa(_) | Self::Racing(_) => None,
-        }
-    }
 }
 
 impl<N: Network, S> Datagrams<S> for Choice<N> {
@@ -580,6 +573,13 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
                     Datagrams::<S>::take_hint(edge, hint, now);
                 }
             }
+        }
+    }
+
+    fn unread_until(&self, now: Time) -> Option<Time> {
+        match self {
+            Self::Edge(lower) => Datagrams::<S>::unread_until(lower, now),
+            Self::Mpa(_) | Self::Racing(_) => None,
         }
     }
 

@@ -258,11 +258,6 @@ pub trait Pollable<N: Network> {
     fn lacks_receive(&self) -> bool {
         false
     }
-
-    /// Until when datagrams that come for it may be left unread. `None`: they are to be read when they come.
-    fn unread_until(&self, _now: Time) -> Option<Time> {
-        None
-    }
 }
 
 /// What a lower layer over datagrams says of its engine's ports, and is told. Where there are none, what is written
@@ -318,6 +313,11 @@ pub trait Datagrams<S>: Sized {
 
     /// A host on the path says something about what was sent, and quotes it: see [`Datagrams::quoted`].
     fn take_hint(&mut self, _hint: &Hint, _now: Time) {}
+
+    /// Until when datagrams that come for it may be left unread. `None`: they are to be read when they come.
+    fn unread_until(&self, _now: Time) -> Option<Time> {
+        None
+    }
 
     /// Adds what others are told of its rails, if it has any.
     fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {

@@ -63,7 +63,8 @@ mod tests {
         Time::from_nanos(microseconds * 1000)
     }
 
-    /// Something is found, and the next thing this much later, in microseconds. For how long the thread polls meanwhile.
+    /// Something is found, and the next thing this much later, in microseconds. Returns for how long the thread polls
+    /// meanwhile.
     fn polled(linger: &Linger, now: &mut u64, gap: u64, has_room: bool) -> u64 {
         linger.found(at(*now));
         let polled = (0..gap).take_while(|after| linger.polls_on(at(*now + after), has_room)).count() as u64;

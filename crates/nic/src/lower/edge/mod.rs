@@ -388,12 +388,6 @@ impl<N: Network> Pollable<N> for Edge {
     fn lacks_receive(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) if running.connection.is_refused())
     }
-
-    fn unread_until(&self, now: Time) -> Option<Time> {
-        let Phase::Running(running) = &self.phase else { return None };
-        let has_room = self.waiting.is_empty() && running.starved.is_none();
-        running.connection.unread_until(now).filter(|_| has_room)
-    }
 }
 
 impl<S> Datagrams<S> for Edge {
@@ -473,6 +467,12 @@ impl<S> Datagrams<S> for Edge {
             }
             _ => {}
         }
+    }
+
+    fn unread_until(&self, now: Time) -> Option<Time> {
+        let Phase::Running(running) = &self.phase else { return None };
+        let has_room = self.waiting.is_empty() && running.starved.is_none();
+        running.connection.unread_until(now).filter(|_| has_room)
     }
 
     fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
