@@ -3,10 +3,8 @@
 //! it ends and how failures are reported.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use slotmap::DefaultKey;
 use weft_base::{Clock, DomainId, HostId, PeerId, Time};
 use weft_memory::{Access, Region, Registry};
@@ -21,8 +19,8 @@ use super::link::{Link, Purpose};
 use super::openings::Openings;
 use super::peers::Peers;
 use super::request::{
-    Address, Completed, Completions, EndpointError, EndpointFailure, Event, MAX_ADDRESSES, Match, Peek, ReceivePost,
-    SendPost, TransferPost, Warning,
+    Address, Completed, Completions, EndpointError, EndpointFailure, Event, Match, Peek, ReceivePost, SendPost,
+    TransferPost, Warning,
 };
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
 use super::unique_queue::UniqueQueue;
@@ -148,7 +146,7 @@ impl Core {
         settings.transport = own_links.own_transport(settings.transport);
         let offer = Offer { transport: settings.transport, ..offer };
         let (listener, local) = engine.listen_for(*bind, BACKLOG, offer, Arc::clone(&waiting))?;
-        let address = Address { transport: Some(settings.transport), ..address_of(id, local, paths) };
+        let address = Address { transport: Some(settings.transport), ..Address::bound(id, local, paths) };
         let number = engine.next_endpoint();
         let core = Self {
             number,
@@ -689,15 +687,4 @@ fn check_injected(inject: bool, length: usize, settings: &EndpointSettings) -> R
         return Err(EndpointError::TooLong { what: "an injected message", length: length as u64, most });
     }
     Ok(())
-}
-
-fn address_of(id: u64, local: SocketAddr, paths: &[IpAddr]) -> Address {
-    let mut all: ArrayVec<SocketAddr, MAX_ADDRESSES> = ArrayVec::new();
-    for path in paths.iter().take(MAX_ADDRESSES) {
-        all.push(SocketAddr::new(*path, local.port()));
-    }
-    if all.is_empty() {
-        all.push(local);
-    }
-    Address { id: id.max(1), paths: all, transport: None }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -29,6 +29,21 @@ pub struct Address {
     /// The transport by which it is called, if that is known: a caller by another one gets an error that says so, in
     /// place of finding no program.
     pub transport: Option<Transport>,
+}
+
+impl Address {
+    /// That of an endpoint which is bound to `local`, and reached by these addresses of its host; by that one if there
+    /// are none.
+    pub(super) fn bound(id: u64, local: SocketAddr, paths: &[IpAddr]) -> Self {
+        let mut all: ArrayVec<SocketAddr, MAX_ADDRESSES> = ArrayVec::new();
+        for path in paths.iter().take(MAX_ADDRESSES) {
+            all.push(SocketAddr::new(*path, local.port()));
+        }
+        if all.is_empty() {
+            all.push(local);
+        }
+        Self { id: id.max(1), paths: all, transport: None }
+    }
 }
 
 impl From<SocketAddr> for Address {
