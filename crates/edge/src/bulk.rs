@@ -32,7 +32,8 @@ impl Bulk {
         Self { since: now, last: now, requests: 0, counted_from: now, request_every: Duration::ZERO }
     }
 
-    /// Segments come, in packets of which one requests an immediate acknowledgement or none does.
+    /// A packet, or a run of packets, with segments has gone this way. `requests`: it requests an immediate
+    /// acknowledgement.
     pub(crate) fn on_segments(&mut self, requests: bool, now: Time) {
         if now.since(self.last) > PAUSE {
             *self = Self::new(now);

@@ -1,6 +1,6 @@
-//! How long what arrives may be left unread in bulk that goes in one direction: the moderation of interrupts that
-//! adapters have (Linux: `adaptive-rx`), for one connection. Over a link of 1 Gb/s a thread that is woken by each
-//! datagram takes more time to sleep and to wake than to handle what has come.
+//! How long datagrams may be left unread while bulk goes in one direction: interrupt moderation as adapters have it
+//! (Linux: `adaptive-rx`), for one connection. Over a link of 1 Gb/s a thread that wakes for each datagram spends more
+//! time on sleeping and waking than on the datagrams.
 
 use core::time::Duration;
 

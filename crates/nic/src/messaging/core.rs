@@ -299,9 +299,8 @@ impl Core {
         }
     }
 
-    /// Whether what has come before in this turn has agreed to close this connection. What comes behind it is dropped:
-    /// credits that the peer gave back before it knew may be there already, and for the machine there is no connection,
-    /// or the next one.
+    /// Whether an earlier packet of this turn has agreed to close this connection. Later packets are dropped: with
+    /// them the peer may return credits, sent before it knew; the machine has no connection then, or the next one.
     fn is_leaving(&self, key: LinkKey, peer: PeerId) -> bool {
         self.host.to_disconnect.contains(peer) && self.host.peers.get(peer).is_some_and(|known| known.link == Some(key))
     }

@@ -91,7 +91,7 @@ pub(super) struct Link {
     pub(super) queue_pair: Arc<QueuePair>,
     registry: Registry,
     pub(super) phase: Phase,
-    /// What has come before it was established, in order.
+    /// Completions from before it was established, in order.
     pub(super) early: VecDeque<WorkCompletion>,
     pub(super) proving: Option<Proving>,
     /// The serial number of the peer's hello.

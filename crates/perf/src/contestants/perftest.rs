@@ -114,8 +114,8 @@ fn command(environment: &[(&'static str, OsString)], job: &Job, port: u16) -> Co
         command.args(["-s", &job.size.to_string()]);
     }
     if job.kind != Kind::Latency {
-        // A completion for each quarter of the window. By default one comes for all of it, so that it is empty before it
-        // is filled again.
+        // A completion for each quarter of the window. By default there is one for all of it, so that it is empty
+        // before it is filled again.
         let signaled = (job.window / 4).max(1);
         command.args(["--report_gbits", "-N", "-t", &job.window.to_string(), "-Q", &signaled.to_string()]);
     }

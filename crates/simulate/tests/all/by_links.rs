@@ -23,8 +23,8 @@ impl Completions for Inbox {
     }
 }
 
-/// The transport that the caller's host offers, and what its NIC has counted once a message is through: between two
-/// hosts that so many links join.
+/// Sends a message between two hosts that share this number of links. Returns the transport that the caller offers, and
+/// the counters of its NIC afterwards.
 fn call(links: u8, rails: Rails, called: Transport) -> (Option<Transport>, Counters) {
     let world = World::new(9, Behaviour::default());
     let sides = [(1, Transport::Auto), (2, called)].map(|(host, transport)| {

@@ -227,8 +227,8 @@ fn every_request_of_endpoints_ends_once_when_endpoints_and_rails_of_other_engine
     }
 }
 
-/// A hello that is looked at long after its caller has given up, a confirmation that a burst of losses takes, a call of
-/// who was at an address before, which comes late, and rails that were cut before the engines of the others ended.
+/// A hello that is handled long after its caller has given up; a confirmation that is lost in a burst; a late call from
+/// an address whose endpoint has been replaced; a rail that failed first, and is mended when all others have failed.
 #[test]
 fn seeds_that_have_found_something() {
     MessageScenario::new(4322).run_over::<Edge>().unwrap();
