@@ -529,7 +529,7 @@ pub trait Network {
 pub enum PortError {
     /// The peer broke the stream, or the stream was aborted.
     Reset,
-    /// The peer's host answers that nobody listens there.
+    /// The peer's host answers that it has no listener there.
     Refused,
     /// Nobody shares memory at that address ([`PortOptions::shared_memory`]).
     NotShared,
@@ -546,7 +546,7 @@ pub enum PortError {
     /// The interface of a raw link was deleted. What it carried is over; as soon as one of that name is there again,
     /// new streams and listeners have it.
     InterfaceGone(InterfaceName),
-    /// The peer's address has port 0, at which nobody can listen.
+    /// The peer's address has port 0, which no listener can have.
     NoPort,
     /// The interface that leads to the peer carries no datagrams of the least size that the protocol needs.
     SmallMtu {
@@ -575,7 +575,7 @@ impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reset => f.write_str("the connection was reset"),
-            Self::Refused => f.write_str("connection refused: nobody listens at that address and port"),
+            Self::Refused => f.write_str("connection refused: no listener at that address and port"),
             Self::NotShared => f.write_str(
                 "nobody shares memory there: that takes a process of the same user, on this host and in this network \
                  namespace, which listens for it (transport shm, shm+iwarp, shm+edge or auto)",
@@ -599,7 +599,7 @@ impl fmt::Display for PortError {
             Self::InterfaceGone(name) => {
                 write!(f, "the network interface {name} is gone: make it again, then connect or listen again")
             }
-            Self::NoPort => f.write_str("nobody can listen at port 0: name the port that the peer listens at"),
+            Self::NoPort => f.write_str("port 0 has no listener: name the port that the peer listens at"),
             Self::SmallMtu { mtu, needed } => {
                 match mtu {
                     Some(mtu) => write!(f, "the interface that leads there has an MTU of {mtu} bytes, and Edge needs")?,

@@ -49,7 +49,7 @@ fn a_message_finds_the_way_that_is_one() {
 #[test]
 fn without_a_way_all_that_were_tried_are_named_in_time() {
     let Some(lab) = lab() else { return };
-    // The last: where nobody listens.
+    // The last: where there is no listener.
     let paths = [SHARED, lonely(1), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), lab.host(1).address(0)];
     let address =
         Address { id: 7, paths: paths.iter().map(|ip| SocketAddr::new(*ip, PORT)).collect(), transport: None };

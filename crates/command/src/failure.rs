@@ -52,7 +52,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(message) | Self::Runtime(message) => f.write_str(message),
             Self::Interrupted => f.write_str("interrupted"),
-            Self::Unread => f.write_str("nobody reads standard output"),
+            Self::Unread => f.write_str("standard output is closed at its reader's end"),
             Self::Exited(code) => write!(f, "a program has ended with exit code {code}"),
         }
     }

@@ -313,7 +313,7 @@ fn check_gateways(addresses: &[LinkAddress], gateways: &[IpAddr]) -> Result<(), 
             return Err(format!("the gateway {gateway} is in none of its networks"));
         }
         if addresses.iter().all(|own| own.ip.is_ipv4() != gateway.is_ipv4() || is_of_a_link(own.ip)) {
-            return Err(format!("by the gateway {gateway} nobody beyond this link can answer: add an address"));
+            return Err(format!("a host beyond this link can't answer through the gateway {gateway}: add an address"));
         }
     }
     Ok(())
@@ -491,7 +491,7 @@ mod tests {
             ("eth0=10.0.0.9/24,via=10.0.0.9", "the gateway 10.0.0.9 is the link's own address"),
             ("eth0=10.0.0.9/24,via=10.0.1.1", "the gateway 10.0.1.1 is in none of its networks"),
             ("eth0=10.0.0.9/24,via=fe80::1", "the gateway fe80::1 is in none of its networks"),
-            ("eth0=fe80::9/64,via=fe80::1", "nobody beyond this link can answer"),
+            ("eth0=fe80::9/64,via=fe80::1", "a host beyond this link can't answer"),
             ("eth0=via=10.0.0.1", "via=10.0.0.1 has no /BITS"),
             ("eth0=fd00::9/64,10.0.0.9/24,fd00::9/48", "fd00::9 is there twice"),
         ] {

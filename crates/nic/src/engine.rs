@@ -68,7 +68,7 @@ use crate::settings::Settings;
 /// Visits in which something was done, after which a caller that always finds something to do shows the counters.
 const SHOW_EVERY_VISITS: u32 = 64;
 
-/// How often a port is asked whether its peer's host still answers ([`weft_base::Port::check_peer`]).
+/// How often a port checks that its peer's host still answers ([`weft_base::Port::check_peer`]).
 const LOOKS_PER_PEER_TIMEOUT: u32 = 16;
 /// However short the time-out, no more often than this.
 const SHORTEST_PEER_LOOK: Duration = Duration::from_millis(1);
@@ -174,11 +174,11 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     visits: u32,
     /// When the timer of the NIC's thread was pushed last.
     last_heartbeat: Time,
-    /// When the operating system was asked last about what is armed.
+    /// When armed ports were last polled by epoll.
     asked: Time,
-    /// How long a waiting thread has slept in it since that was asked last.
+    /// How long a waiting thread has slept in it since then.
     slept: Duration,
-    /// Something has been done since that was asked last.
+    /// Whether work was done since then.
     changed: bool,
     showing: Showing,
     /// The last turn of this visit had nothing to do.
@@ -274,7 +274,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.idle = false;
     }
 
-    /// Whether so much time has passed since this was last answered with yes.
+    /// Whether that much time has passed since this last returned true.
     pub(crate) fn is_heartbeat_due(&mut self, after: Duration) -> bool {
         let due = self.now.since(self.last_heartbeat) >= after;
         if due {
@@ -283,7 +283,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         due
     }
 
-    /// How long a waiting thread has slept in it since this was asked last.
+    /// How long a waiting thread has slept in it since the last call.
     pub(crate) fn take_slept(&mut self) -> Duration {
         core::mem::take(&mut self.slept)
     }
@@ -578,12 +578,12 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
 
     // --- times
 
-    /// Puts a connection or listener into the queue of times, if it does not stand there early enough.
+    /// Puts a connection or listener into the queue of times, if it is not there early enough.
     #[inline]
     fn queue(&mut self, key: DefaultKey) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let at = match &mut entry.member {
-            // This is asked after each poll of a connection. Mostly what stands in the queue is early enough.
+            // Runs after each poll of a connection. The time in the queue is mostly early enough.
             Member::Connection(connection) => {
                 if entry.queued.at().is_some_and(|at| !connection.may_wake_before(at)) {
                     return;

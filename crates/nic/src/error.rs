@@ -314,11 +314,11 @@ impl fmt::Display for ConnectionError {
         match self {
             Self::Port(error) => write!(f, "{error}"),
             Self::Connect { remote, error: PortError::Refused } => {
-                write!(f, "connection refused: nobody listens at {remote}")
+                write!(f, "connection refused: no listener at {remote}")
             }
             Self::Connect { remote, error } => write!(f, "{error}: {remote}"),
             Self::NoAnswer { remote, waited_for, is_connected: false, .. } => {
-                write!(f, "timed out: nobody at {remote} has answered within {waited_for:?}")
+                write!(f, "timed out: no answer from {remote} within {waited_for:?}")
             }
             Self::NoAnswer { remote, waited_for, is_connected: true, transport: Transport::Edge } => write!(
                 f,

@@ -93,7 +93,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Where it listens, with the port number that was chosen when 0 was asked for.
+    /// The address it listens at, with the chosen port number if 0 was requested.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.address
@@ -107,13 +107,13 @@ impl Listener {
         self.waiting.take()
     }
 
-    /// Where it tells its events from now on; nowhere (`None`). What waits already is told at once.
+    /// The queue that gets its events from now on, if any. Waiting events go there at once.
     pub fn set_events(&self, source: Option<Arc<EventSource>>) {
         self.waiting.set_events(source);
     }
 
-    /// Callers whose set-up has failed since this was asked last, the oldest first, 64 at most; and how many more there
-    /// were. It may be told some seconds later, when they have got their last words.
+    /// Callers whose set-up has failed since the last call, the oldest first, 64 at most; and how many more there
+    /// were. A failure may be reported some seconds later, after its Terminate or rejecting reply was sent.
     #[must_use]
     pub fn take_refused(&self) -> (Vec<RefusedStart>, u64) {
         self.waiting.take_refused()
@@ -338,8 +338,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
     }
 
-    /// Closes the connection of a queue pair gracefully: what was posted still goes out, then the peer is told.
-    /// Does nothing in a callback.
+    /// Closes the connection of a queue pair gracefully: what was posted still goes out, then the close is sent to the
+    /// peer. Does nothing in a callback.
     pub fn close(&self, queue_pair: &QueuePair) {
         if self.is_callable() {
             self.end(queue_pair, Ending::Graceful);
@@ -500,7 +500,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// Lets the calling thread do its stage of [`Split::Assist`], and rings for the NIC's.
     fn assist(&self, queue_pair: &Arc<QueuePair>) {
         let Some(place) = queue_pair.connection() else { return };
-        // Before the connection stands there is nothing to assist, and the thread takes what was posted.
+        // Before the connection is established there is nothing to assist, and the thread takes what was posted.
         if queue_pair.assist(&self.shared.registry) || queue_pair.has_posted() {
             self.worker(place).start_on(place.key, false);
         }

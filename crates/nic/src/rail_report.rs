@@ -8,7 +8,7 @@ use arrayvec::ArrayString;
 /// What a rail can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RailState {
-    /// It leads nowhere.
+    /// It has no route to the peer.
     Closed,
     /// No challenge was answered from where it would lead: it carries nothing else.
     Proving,

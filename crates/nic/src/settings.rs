@@ -97,8 +97,8 @@ pub enum OutOfOrder {
     #[default]
     Place,
     /// It is kept until all that stands before it is in place, and copied to its place then, which is one more copy of
-    /// it. For measurements: it is what a receiver has to do that cannot place what comes out of order. Up to 1024
-    /// segments of a connection are kept; what comes beyond that is left to come again. Edge only.
+    /// it. For measurements: it is what a receiver has to do that cannot place what arrives out of order. Up to 1024
+    /// segments of a connection are kept; what arrives beyond that is left to come again. Edge only.
     Copy,
 }
 
@@ -128,7 +128,7 @@ pub struct Settings {
     pub adaptive: bool,
     /// Placement before or after the CRC.
     pub verify: Verify,
-    /// Placement before or after what comes late.
+    /// Placement before or after what arrives late.
     pub out_of_order: OutOfOrder,
     /// Frames whose ULPDU is at least this long, in bytes, are read straight into their final place.
     pub direct_threshold: u32,
@@ -320,7 +320,7 @@ impl fmt::Display for ParseRailsError {
                 write!(f, "{text:?} names {name:?} twice: write {name}*2 for two flows over it")
             }
             WrongRails::Flows(number) => {
-                write!(f, "{text:?} asks for {number:?} flows: behind the * stands a number from 1 to {most}")
+                write!(f, "{text:?} requests {number:?} flows: the number behind the * is 1 to {most}")
             }
             WrongRails::TooMany(sum) => {
                 write!(f, "{text:?} asks for {sum} rails in all: a connection has {most} at most")
@@ -405,14 +405,14 @@ pub enum SettingsError {
     SplitNeedsThread {
         /// The split.
         split: Split,
-        /// What was asked for beside it.
+        /// The setting that was requested with it.
         progress: Progress,
     },
     /// A caller runs one engine; others need threads.
     EnginesNeedThreads {
         /// The engines.
         engines: usize,
-        /// What was asked for beside them.
+        /// The setting that was requested with them.
         progress: Progress,
     },
     /// Futures wait for the NIC, and no thread of it runs it meanwhile.
@@ -422,19 +422,19 @@ pub enum SettingsError {
     },
     /// Not this many engines.
     Engines {
-        /// What was asked for.
+        /// The value that was requested.
         asked: usize,
     },
     /// Not that many of them can serve a connection's rails.
     RailEngines {
-        /// What was asked for.
+        /// The value that was requested.
         asked: usize,
         /// The engines.
         engines: usize,
     },
     /// Too short or too long.
     Away {
-        /// What was asked for.
+        /// The value that was requested.
         asked: Duration,
     },
 }

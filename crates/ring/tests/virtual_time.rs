@@ -1,6 +1,6 @@
 //! Both ends in virtual time, from a seed: with each other, and with an other side that does whatever it likes.
 //!
-//! `WEFT_SEED` runs one seed alone, and `WEFT_SEEDS` so many of them (10 000 are run at times).
+//! `WEFT_SEED` runs one seed alone, and `WEFT_SEEDS` that many of them (10 000 are run at times).
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;

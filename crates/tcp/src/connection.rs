@@ -50,7 +50,7 @@ pub enum ConnectionError {
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused => write!(f, "the peer refuses the connection: nobody listens at that port"),
+            Self::Refused => write!(f, "the peer refuses the connection: no listener at that port"),
             Self::Reset => write!(f, "the peer has reset the connection"),
             Self::TimedOut(time) => write!(f, "the peer has not answered for {time:?}: check the path to it"),
             Self::Aborted => write!(f, "the connection was aborted by this side"),

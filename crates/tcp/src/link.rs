@@ -119,7 +119,7 @@ pub enum LinkError {
 impl core::fmt::Display for LinkError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Unknown(address) => write!(f, "nobody has told the hardware address of {address} yet"),
+            Self::Unknown(address) => write!(f, "no answer yet with the hardware address of {address}"),
             Self::Segment(error) => error.fmt(f),
         }
     }

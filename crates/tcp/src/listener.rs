@@ -27,7 +27,8 @@ const PATIENCE_WITH_MANY: Duration = Duration::from_secs(4);
 /// With so many it is looked at most that often whose answer is to be sent again.
 const LOOK: Duration = Duration::from_millis(100);
 /// When calls were forgotten because too many others came, acknowledgements of nobody are not refused for so long: they
-/// may be those callers'. A reset would tell them that nobody listens; unanswered, they send again (RFC 4987 section
+/// may be those callers'. A reset would say that the port has no listener; unanswered, they send again (RFC 4987
+/// section
 /// 3.3). It is as long as an answer is sent again.
 const SILENCE: Duration = Duration::from_secs(63);
 

@@ -1,6 +1,6 @@
 //! The states of a connection (RFC 9293 section 3.3.2). LISTEN is a [`Listener`](crate::Listener).
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// A SYN was sent.

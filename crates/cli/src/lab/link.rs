@@ -16,9 +16,9 @@ pub(super) fn cut(name: &Name, link: &Target, way: Way) -> Result<(), Failure> {
     let whose = if matches!(link, Target::Rail(_)) { "host" } else { "first cluster" };
     let what = match way {
         Way::Carrier => "has no carrier".to_owned(),
-        Way::Silent => "is cut, and nobody is told".to_owned(),
-        Way::Send => format!("loses what the {whose} sends, and nobody is told"),
-        Way::Receive => format!("loses what is sent to the {whose}, and nobody is told"),
+        Way::Silent => "is cut silently".to_owned(),
+        Way::Send => format!("silently loses what the {whose} sends"),
+        Way::Receive => format!("silently loses what is sent to the {whose}"),
     };
     print_line(format_args!("Link {link} of lab {name} {what}."))
 }

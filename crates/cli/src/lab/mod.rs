@@ -87,7 +87,7 @@ Two hosts that are joined directly get a switch with the first shape, as if all 
 const CUT_EXAMPLES: &str = "\
 Examples:
   weft lab cut rail1                        both hosts' link: no carrier
-  weft lab cut rail1 --way silent           nothing passes, and nobody is told
+  weft lab cut rail1 --way silent           nothing passes, and the link stays up
   weft lab cut 0:rail1 --way send           what host 0 sends is lost, what it is sent arrives
   weft lab cut 2:rail0                      host 2's cable to the switch of rail 0
   weft lab cut wan --way silent             all links between clusters: a partition

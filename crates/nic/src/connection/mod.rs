@@ -106,9 +106,9 @@ pub(crate) struct Connection<N: Carrier> {
     starved: Option<Starved>,
     /// When it is to be seen to that the peer's host still answers.
     peer_look: Option<Time>,
-    /// What is due to a peer that may have overlooked what came first.
+    /// What is due to a peer that may have overlooked what arrived first.
     nudges: Option<Nudges>,
-    /// One of these was set since the engine has asked for them.
+    /// One of these was set since the engine last took them.
     waits_anew: bool,
     /// While it is set up, the deadline is for the peer's host alone, which has this long each time that it is called.
     host_patience: Option<Duration>,
@@ -120,7 +120,7 @@ pub(crate) struct Connection<N: Carrier> {
     pub(crate) is_at_low_water: bool,
     /// What was missing of an answer when it was watched so last.
     missed: u32,
-    /// What the peer has asked for is answered when the packets that came with it were attended to.
+    /// What the peer has requested is answered when the packets that came with it were attended to.
     answers_wait: bool,
     /// The engine has it in its list of those that answer then.
     pub(crate) is_listed_to_answer: bool,
@@ -137,8 +137,8 @@ enum Phase {
     Start(Option<Arc<QueuePair>>),
     /// An RDMA stream.
     Running(Box<Running>),
-    /// Nothing more is wanted from the peer; what was taken still goes out, and what comes is thrown away, so that the
-    /// peer gets our last words and not a reset.
+    /// Nothing more is wanted from the peer; what was taken still goes out, and what arrives is thrown away, so that
+    /// the peer gets our last words and not a reset.
     Draining,
 }
 
@@ -256,7 +256,7 @@ impl<N: Carrier> Connection<N> {
     /// When it must be driven though nothing has come.
     #[inline]
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        // This is asked after each look.
+        // Runs after each poll.
         let mut first = self.lower.next_timeout();
         let mut consider = |at: Option<Time>| {
             if let Some(at) = at {
@@ -270,7 +270,7 @@ impl<N: Carrier> Connection<N> {
         first
     }
 
-    /// Whether [`Connection::wake_at`] may be earlier than `at`, if it was not when this was asked last.
+    /// Whether [`Connection::wake_at`] may be earlier than `at`, if it was not at the last call.
     #[inline]
     pub(crate) fn may_wake_before(&mut self, at: Time) -> bool {
         core::mem::take(&mut self.waits_anew) || self.lower.may_time_out_before(at)
@@ -360,8 +360,8 @@ impl<N: Carrier> Connection<N> {
         Outcome::of(progress)
     }
 
-    /// Whether it needs nothing but polls until something is posted or comes. Without `progress` since this was asked
-    /// last, a stream that had nothing to do has nothing to do.
+    /// Whether it needs nothing but polls until something is posted or comes. Without `progress` since the
+    /// last call, a stream that had nothing to do has nothing to do.
     fn settles(&mut self, progress: bool) -> bool {
         let Phase::Running(running) = &mut self.phase else { return false };
         if !progress && running.is_quiet && running.ready.idle {
@@ -572,7 +572,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// How many bytes must come before there is more to do than to place them: all that is missing of a long answer,
-    /// but no more than [`MOST_AWAITED`]. 1 when nothing of it has come since this was asked last.
+    /// but no more than [`MOST_AWAITED`]. 1 when nothing of it has come since the last call.
     pub(crate) fn least_bytes(&mut self) -> u32 {
         let Phase::Running(running) = &mut self.phase else { return 1 };
         let missing = running.stream.hold().missing_of_answer();

@@ -1,4 +1,4 @@
-//! A nudge: bytes that make a peer poll again when it has overlooked what came right after its reply.
+//! A nudge: bytes that make a peer poll again when it has overlooked what arrived right after its reply.
 //!
 //! Linux siw sends its reply before its socket's callback is set. A first FPDU that comes in between stays in its
 //! socket until more bytes come; a thread that waits for the answer to it waits for ever. So the side that has begun a

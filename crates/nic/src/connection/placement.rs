@@ -11,7 +11,7 @@ use crate::ids::State;
 use crate::lower::{StreamCell, StreamGuard, StreamSink};
 use crate::queues::queue_pair::QueuePair;
 
-/// The stream of a connection, and what gets what comes on it.
+/// The stream of a connection, and what gets what arrives on it.
 pub(super) struct ConnectionSink<'a> {
     stream: &'a mut StreamCell,
     queue_pair: &'a Arc<QueuePair>,

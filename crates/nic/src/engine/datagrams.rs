@@ -128,7 +128,7 @@ pub(super) struct Room {
     pub(super) ports: Vec<DefaultKey>,
 }
 
-/// Has the engine that serves a port send bytes that are at hand.
+/// Has the engine that serves a port send bytes that the caller has.
 fn send_to<P: TxBatch>(
     served_port: &ServedPort<P>,
     batch: &DatagramBatch,
@@ -181,7 +181,7 @@ impl<N: Carrier> Datagrams<N> {
 
     /// Whether the operating system is to be asked in this turn about those that it watches, and that connections use.
     /// Where others are polled, not in each: at those nothing has come for long, and a system call in each poll
-    /// would put off what comes at the others.
+    /// would put off what arrives at the others.
     pub(super) fn is_to_be_asked(&self, turn: u32) -> bool {
         let is_used = |member: &Member<N>| member.connections > 0 || member.is_rail && !self.own.is_empty();
         let (mut any_polled, mut any_armed) = (false, false);
@@ -430,7 +430,7 @@ impl<N: Carrier> Datagrams<N> {
             return false;
         }
         member.empty_polls = 0;
-        // Of room it is told only while it is watched.
+        // epoll reports room only while it is watched.
         if member.is_polled && member.waiting.is_empty() && member.disarm.found() {
             // Where it fails, it stays armed.
             let _ = network.arm_datagram(port, super::ports::token(member.token), Interest::NOTHING);

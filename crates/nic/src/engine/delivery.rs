@@ -1,4 +1,4 @@
-//! What comes to the engine's datagram ports, and which connection it goes to.
+//! What arrives at the engine's datagram ports, and which connection it goes to.
 
 use core::mem::take;
 use core::time::Duration;
@@ -24,7 +24,7 @@ use crate::settings::Rails;
 /// Once this many of a listener's places are taken, by callers that wait for the application or that have not
 /// confirmed, a caller has to prove its address.
 const CROWDED: usize = 2;
-/// So often it is asked whether the host's addresses have changed, while the engine turns.
+/// How often the engine checks whether the host's addresses have changed.
 const ADDRESSES_EVERY: Duration = Duration::from_millis(250);
 /// This many ports are polled in a turn: all rails, and those that calls go out from and come to.
 pub(super) const MOST_POLLED: usize = 64;
@@ -200,7 +200,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
     }
 
-    /// Receives once at a port, and brings what has come to those it is for.
+    /// Receives once at a port, and brings what has arrived to those it is for.
     pub(super) fn receive_datagrams(&mut self, key: DefaultKey) -> bool {
         if let Some(served_port) = self.datagrams.served_port(key).cloned() {
             return self.receive_served(key, &served_port);
@@ -335,7 +335,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         let unmatched = Unmatched { datagram, port: DatagramKey(port), offer, is_crowded };
         answer.clear();
         let outcome = match (self.ask_acceptor(port, &unmatched, answer), listener) {
-            // Before the caller hears of it.
+            // Before the caller gets an answer.
             (CallOutcome::Refused(error), Some(listener)) => {
                 self.refuse_call(listener, entry.from, error);
                 CallOutcome::Nothing
@@ -346,7 +346,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             let from = entry.to.map(|to| weft_base::LocalAddress { interface: 0, ..to });
             let batch =
                 DatagramBatch { to: entry.from.into(), from, segment_size: answer.len() as u32, ecn: Ecn::NotCapable };
-            // What is lost is asked for again.
+            // A lost reply is requested again.
             let _ = self.datagrams.send(DatagramKey(port), &batch, &[Piece::Bytes(answer)]);
         }
         if let (CallOutcome::Call(lower), Some(listener)) = (outcome, listener) {

@@ -52,7 +52,7 @@ impl Waiting {
         }
     }
 
-    /// Where it reports its events from now on; nowhere (`None`). What waits already is reported at once.
+    /// The queue that gets its events from now on, if any. Waiting events go there at once.
     pub(crate) fn set_events(&self, source: Option<Arc<EventSource>>) {
         let before = core::mem::replace(&mut *self.events.lock(), source);
         if let Some(before) = before {

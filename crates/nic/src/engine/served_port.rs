@@ -1,4 +1,4 @@
-//! A port of one engine that another one serves, and what passes between the two: what has come, what is to be sent,
+//! A port of one engine that another one serves, and what passes between the two: what has arrived, what is to be sent,
 //! and what became of it. Neither waits for the other: each finds what the other has left, and takes what there is room
 //! for.
 
@@ -15,7 +15,7 @@ use crate::lower::{Carrier, SendFailure, TxBatch, TxBatchOf};
 
 /// Transmit batches that wait for the serving engine at most: then the port has no room.
 const MOST_PARCELS: usize = 8;
-/// Receives that wait for the owner at most, and the room of each: what comes then waits in the operating system's
+/// Receives that wait for the owner at most, and the room of each: what arrives then waits in the operating system's
 /// buffer.
 pub(super) const RX_BATCHES: usize = 8;
 const RX_BATCH_BYTES: usize = 256 << 10;
@@ -127,7 +127,7 @@ impl<P: TxBatch> ServedPort<P> {
 
     // --- what the owner does
 
-    /// Whether there is something to take. The next poll finds what comes later.
+    /// Whether there is something to take. The next poll finds what arrives later.
     pub(super) fn take_news(&self) -> bool {
         self.news.load(Ordering::SeqCst) && self.news.swap(false, Ordering::SeqCst)
     }
@@ -250,7 +250,7 @@ impl<P: TxBatch> ServedPort<P> {
 
     // --- what the serving engine does
 
-    /// Whether there is something to do. The next poll finds what comes later.
+    /// Whether there is something to do. The next poll finds what arrives later.
     pub(super) fn take_work(&self) -> bool {
         self.work.load(Ordering::SeqCst) && self.work.swap(false, Ordering::SeqCst)
     }

@@ -1,6 +1,6 @@
 //! While all threads sleep, the datagram ports are mostly watched. Where one connection alone uses them and says that
-//! what comes for it may wait ([`Datagrams::unread_until`](crate::lower::Datagrams::unread_until)), they are left
-//! unread until then: the thread sleeps once for many datagrams, and the operating system is told nothing.
+//! what arrives for it may wait ([`Datagrams::unread_until`](crate::lower::Datagrams::unread_until)), they are left
+//! unread until then: the thread sleeps once for many datagrams, and nothing is armed.
 
 use slotmap::DefaultKey;
 use weft_base::Time;

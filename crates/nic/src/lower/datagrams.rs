@@ -1,5 +1,5 @@
-//! What a lower layer over datagrams has of its engine: the ports that many connections share, what has come for one of
-//! them, and how a datagram finds the connection that it is for.
+//! What a lower layer over datagrams has of its engine: the ports that many connections share, what has arrived for one
+//! of them, and how a datagram finds the connection that it is for.
 
 use core::any::Any;
 use std::net::{IpAddr, SocketAddr};
@@ -132,7 +132,7 @@ pub trait TxBatch: Default + Send + Any {
     /// What this end calls the connection that sends it. 0: it is of no connection.
     fn name(&self) -> u64;
 
-    /// Takes bytes that are at hand, as [`DatagramPort::send`] does.
+    /// Takes bytes that the caller has, as [`DatagramPort::send`] does.
     fn fill(&mut self, batch: &DatagramBatch, bytes: &[u8]);
 }
 

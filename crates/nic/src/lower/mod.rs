@@ -1,7 +1,7 @@
 //! Lower layer protocols (LLP, RFC 5041 section 2): what carries the DDP segments of one RDMA stream.
 //!
 //! The seam is the DDP segment. A lower layer takes segments from the stream within a budget, delivers what has arrived
-//! as position, header and payload, is told where the payload goes, places it, and says when it is there. It owns its
+//! as position, header and payload, learns where the payload goes, places it, and says when it is there. It owns its
 //! ports, its framing, its timers and its integrity check; the stream above knows none of them. What it needs of the
 //! connection it has through [`StreamSink`].
 //!
@@ -16,7 +16,7 @@
 //!   received;
 //! - [`Got::End`] comes when everything before the peer's last word is in place.
 //!
-//! Which lower layer a network's streams have is said by [`weft_base::Network::Stack`], a tag: [`Stack`] gives it a
+//! The lower layer of a network's streams is named by [`weft_base::Network::Stack`], a tag: [`Stack`] gives it a
 //! meaning, in this crate for those that exist, in others for their own.
 //!
 //! Shared memory is a stream, [`weft_base::PortOptions::shared_memory`], and so what it carries is iWARP; what MPA

@@ -95,16 +95,16 @@ pub trait Setup<N: Network, S>: Sized {
     /// It can't be rejected.
     fn reject(&mut self, private_data: &[u8], io: &mut Io<'_, S>) -> Result<Drained, Undecided>;
 
-    /// The set-up is over without a connection. Says what the peer is to be told, or breaks the port; what is not said
+    /// The set-up is over without a connection. Sends the peer the reason, or breaks the port; what is not said
     /// yet is for [`Segments::drain`].
     fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_, S>) -> Drained;
 
-    /// The connection stands: from here on segments of this stream go and come. Says how the stream is held, and counts
+    /// The connection is established: from here on segments go out and arrive. Says how the stream is held, and counts
     /// what the connection is beside that.
     fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, io: &mut Io<'_, S>) -> StreamCell;
 }
 
-/// What goes and comes once a connection stands, and its end. No call blocks.
+/// Segments of an established connection in both directions, and its end. No call blocks.
 pub trait Segments<S> {
     /// Takes segments and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
     ///
@@ -119,7 +119,7 @@ pub trait Segments<S> {
     fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError>;
 
     /// Has a packet of at most `most` bytes written straight to where it is sent from. `write` says how long it has
-    /// become, or that there is none; it is asked only where a packet can go.
+    /// become, or that there is none; it is called only where a packet can go.
     fn pass_packet<A: StreamSink>(
         &mut self,
         _above: &mut A,
@@ -144,7 +144,7 @@ pub trait Segments<S> {
     }
 
     /// Whether a request that passes completes later, when this layer answers for it: then [`Segments::pass_request`]
-    /// hands those whose completion is told to [`Stream::pass_owed`].
+    /// hands those whose completion is due to [`Stream::pass_owed`].
     fn owes_completion(&self) -> bool {
         false
     }
@@ -155,8 +155,8 @@ pub trait Segments<S> {
     /// Throws away what has been received of a segment.
     fn clear_received(&mut self, io: &mut Io<'_, S>);
 
-    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on. What of that can't be
-    /// sent at once counts in [`Readiness::send`].
+    /// Sends what was taken, then tells the peer that nothing more will come. Receiving continues. What of that can't
+    /// be sent at once counts in [`Readiness::send`].
     fn close_send(&mut self);
 
     /// Breaks the connection at once.
@@ -260,7 +260,7 @@ pub trait Pollable<N: Network> {
     }
 }
 
-/// What a lower layer over datagrams says of its engine's ports, and is told. Where there are none, what is written
+/// What a lower layer over datagrams reports of its engine's ports, and is given. Where there are none, what is written
 /// here is enough.
 pub trait Datagrams<S>: Sized {
     /// What stands at each datagram port, and answers those that it does not know. `()` where there are none.
@@ -308,7 +308,7 @@ pub trait Datagrams<S>: Sized {
         None
     }
 
-    /// What an engine that serves one of the connection's ports says of what it has sent.
+    /// What an engine that serves one of the connection's ports reports of its sends.
     fn take_failures(&mut self, _failure: &SendFailure, _now: Time) {}
 
     /// A host on the path says something about what was sent, and quotes it: see [`Datagrams::quoted`].
@@ -319,7 +319,7 @@ pub trait Datagrams<S>: Sized {
         None
     }
 
-    /// Adds what others are told of its rails, if it has any.
+    /// Adds the addresses of its rails that peers get, if it has any.
     fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
         let _ = (ports, now, reports);
     }

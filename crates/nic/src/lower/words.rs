@@ -1,4 +1,4 @@
-//! What is said across the seam: what a call has led to, and why one can't be done.
+//! Values that cross the seam: the result of a call, and why one can't be done.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -41,17 +41,17 @@ impl Route {
 pub struct Terms {
     /// What the stream is made with. Its domain and depth are the queue pair's, and are put in there.
     pub stream: StreamConfig,
-    /// What the application is told.
+    /// What the application gets.
     pub info: ConnectionInfo,
 }
 
 /// What becomes of a request that was accepted.
 #[derive(Debug)]
 pub enum Accepted {
-    /// The connection stands: [`establish`](super::Setup::establish) is next.
+    /// The connection is established: [`establish`](super::Setup::establish) is next.
     Stands(Box<Terms>),
     /// The caller has to confirm first, and then [`drive_start`](super::Setup::drive_start) says [`StartStep::Ready`].
-    /// The application is told this of the connection.
+    /// The application gets this of the connection.
     Awaits(Box<ConnectionInfo>),
 }
 
@@ -60,7 +60,7 @@ pub enum Accepted {
 pub enum StartStep {
     /// Nothing could be done.
     Idle,
-    /// Something was done; it goes on.
+    /// Work was done; it continues.
     Progress,
     /// A request is here and waits for the application ([`accept`](super::Setup::accept),
     /// [`reject`](super::Setup::reject)).
@@ -126,7 +126,7 @@ pub enum Got {
 /// Why receiving can't go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveError {
-    /// The peer broke a rule of the lower layer: it is told this.
+    /// The peer broke a rule of the lower layer: this is sent to it.
     Broken(TerminateCode),
     /// A segment broke a rule of DDP or RDMAP, and was not damaged: the stream has judged, and has a Terminate to send.
     Judged,
@@ -166,8 +166,8 @@ pub enum PassedRequest {
 /// What there is to do at a lower layer, as it says when it was driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// It is driven in the next turn: it has to poll its ports, or goes on. A layer that is brought what has come
-    /// ([`Io::inbox`](super::Io::inbox)) may wait for that, for something that is posted, or for a time.
+    /// It is driven in the next turn: it has to poll its ports, or has more to do. A layer that is brought what has
+    /// arrived ([`Io::inbox`](super::Io::inbox)) may wait for that, for something that is posted, or for a time.
     pub receive: bool,
     /// Something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends again.
     pub send: bool,
@@ -180,7 +180,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Of a layer that polls its ports, and is asked in each turn.
+    /// Of a layer that polls its ports, and is driven in each turn.
     #[must_use]
     pub const fn polled(send: bool) -> Self {
         Self { receive: true, send, idle: false, fast: false }
@@ -198,14 +198,14 @@ pub enum Drained {
     Over,
 }
 
-/// What comes of a datagram that is for no connection.
+/// What arrives of a datagram that is for no connection.
 #[derive(Debug)]
 pub enum CallOutcome<L> {
     /// Nothing.
     Nothing,
     /// A connection that is to be decided about.
     Call(L),
-    /// A caller was refused, which the listener is told.
+    /// A caller was refused, which the listener reports.
     Refused(ConnectionError),
 }
 

@@ -41,7 +41,7 @@ impl Inbox {
         region.slice(start..start + u64::from(self.slot_bytes)).ok()
     }
 
-    /// Copies what has come into a slot, from its first byte on. `None`: there is no such slot.
+    /// Copies what has arrived into a slot, from its first byte on. `None`: there is no such slot.
     pub(super) fn read(&self, slot: u16, out: &mut [u8]) -> Option<()> {
         let (region, start) = self.find(slot)?;
         region.read(start, out).ok()

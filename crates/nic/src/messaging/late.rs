@@ -142,7 +142,7 @@ fn is_silent(attempt: &Attempt) -> bool {
     matches!(attempt.failure, AttemptFailure::Connection(ConnectionError::NoAnswer { is_connected: true, .. }))
 }
 
-/// Whether so much time is over since then.
+/// Whether that much time has passed since then.
 fn is_over(limit: Option<Duration>, since: Option<Time>, now: Time) -> bool {
     limit.zip(since).is_some_and(|(limit, since)| now >= since + limit)
 }

@@ -227,8 +227,9 @@ impl Link {
         length <= self.slot_bytes as usize && !self.phase.is_early() && Arc::ptr_eq(&self.queue_pair, queue_pair)
     }
 
-    /// Whether what comes is for the messages' machine: not what comes late, on a connection that both sides have
-    /// agreed to close, for there may be another one by then; nor what comes from a peer that has broken the protocol.
+    /// Whether what arrives is for the messages' machine: not what arrives late, on a connection that both sides have
+    /// agreed to close, for there may be another one by then; nor what arrives from a peer that has broken the
+    /// protocol.
     pub(super) fn is_heard(&self) -> bool {
         self.phase != Phase::Ending && !self.is_broken
     }
@@ -296,7 +297,7 @@ impl Link {
         })
     }
 
-    /// Takes what came first before the link was established, if anything has, and reads it.
+    /// Takes what arrived first before the link was established, if anything has, and reads it.
     pub(super) fn take_first<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let first = self.early.pop_front()?;
         let (_, Purpose::Receive(slot)) = Purpose::of(first.id) else { return None };

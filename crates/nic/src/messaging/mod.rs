@@ -68,7 +68,7 @@ pub struct EndpointSettings {
     /// [`Self::reply_timeout`].
     pub connect_timeout: Duration,
     /// How long a peer's program may take to answer once its host has taken the connection: it may compute, without a
-    /// thread that runs its NIC, or be stopped. Or another program has the port by now, takes what comes and does not
+    /// thread that runs its NIC, or be stopped. Or another program has the port by now, takes what arrives and does not
     /// answer. After [`Self::LATE`] the application gets a warning ([`Warning::NoReply`]); when this is over, what
     /// waits for the peer fails as [`EndpointFailure::Unreachable`]. `None`: no limit.
     pub reply_timeout: Option<Duration>,

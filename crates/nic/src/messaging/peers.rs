@@ -358,7 +358,7 @@ impl Peers {
         origin.is_proven || was_there || self.is_at(&known.address.paths, origin)
     }
 
-    /// Whether packets from there may come from one of these addresses. What comes from this host itself may have any
+    /// Whether packets from there may come from one of these addresses. What arrives from this host itself may have any
     /// of its addresses.
     fn is_at(&self, paths: &[SocketAddr], origin: Origin) -> bool {
         let is_owner_process = is_same(origin.remote, origin.local) || origin.remote.to_canonical().is_loopback();

@@ -46,7 +46,7 @@ impl Phase {
         }
     }
 
-    /// Whether what comes must wait until it is known whose it is.
+    /// Whether what arrives must wait until its peer is known.
     pub(super) const fn is_early(self) -> bool {
         matches!(self, Self::Opening(_) | Self::Unproven | Self::Unconfirmed)
     }

@@ -467,14 +467,14 @@ impl fmt::Display for AttemptFailure {
             // The address is written before it.
             Self::Connection(ConnectionError::Connect { error, .. }) => error.fmt(f),
             Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: false, .. }) => {
-                write!(f, "timed out: nobody has answered within {waited_for:?}")
+                write!(f, "timed out: no answer within {waited_for:?}")
             }
             Self::Connection(ConnectionError::NoAnswer {
                 waited_for,
                 is_connected: true,
                 transport: Transport::Edge,
                 ..
-            }) => write!(f, "timed out: the call was heard, and no endpoint has answered it within {waited_for:?}"),
+            }) => write!(f, "timed out: the call arrived, and no endpoint has answered it within {waited_for:?}"),
             Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: true, .. }) => {
                 write!(
                     f,

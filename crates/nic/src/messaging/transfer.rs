@@ -93,7 +93,7 @@ impl UserTransfer {
         }
     }
 
-    /// The peer's memory for what comes behind this many bytes: where it begins, and how many bytes are there in one
+    /// The peer's memory for what arrives behind this many bytes: where it begins, and how many bytes are there in one
     /// piece.
     pub(super) fn place(&self, done: u64) -> (RemotePlace, u64) {
         let mut before = 0;

@@ -108,7 +108,7 @@ pub(crate) const ARM_PORTS_AFTER: u32 = 4;
 /// operating system takes a wake-up for each datagram that comes and for each that has left, whether a thread waits or
 /// not. Picked: arming again takes two or three system calls.
 pub(crate) const DISARM_AFTER: u32 = 64;
-/// While some connections are polled, and find something, the operating system is asked about the others every this
+/// While some connections are polled, and find something, epoll is polled for the others every this
 /// many turns (epoll: listeners too). Picked.
 pub(crate) const ASK_EVERY_TURNS: u32 = 32;
 /// ... and when this much time has passed since, whatever was polled: a program that polls each millisecond would take

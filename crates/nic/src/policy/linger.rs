@@ -1,7 +1,7 @@
 //! How long the NIC's thread polls on when it has found something and no caller is there.
 //!
 //! A target that makes no call is served by that thread. If it armed and slept after each message, each would cost the
-//! thread the system calls for both, and its peer the wake-up. What comes in a stream comes again within a few
+//! thread the system calls for both, and its peer the wake-up. What arrives in a stream comes again within a few
 //! microseconds, so the thread polls for as long as a waiting caller would; but not where it never pays, nor where it
 //! would take the time from another thread.
 
@@ -12,7 +12,7 @@ use weft_base::Time;
 
 use super::spin::SpinHistory;
 
-/// What the thread of an engine has learned of what comes next. It alone uses this.
+/// What the thread of an engine has learned of what arrives next. It alone uses this.
 #[derive(Debug)]
 pub(crate) struct Linger {
     /// How long it polls at most.

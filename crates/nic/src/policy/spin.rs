@@ -44,7 +44,7 @@ impl SpinHistory {
 pub(crate) struct WaiterHint(AtomicBool);
 
 impl WaiterHint {
-    /// A caller has made an empty poll. While it goes on, this costs a load.
+    /// A caller has made an empty poll. While it continues, this costs a load.
     #[inline]
     pub(crate) fn polled(&self) {
         if !self.0.load(Ordering::Relaxed) {
@@ -60,7 +60,7 @@ impl WaiterHint {
         }
     }
 
-    /// Whether a caller has polled since this was asked last.
+    /// Whether a caller has polled since the last call.
     fn ask(&self) -> bool {
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
     }
@@ -159,7 +159,7 @@ impl<'a> SpinPolicy<'a> {
         self.oversubscribed_until.is_some_and(|until| until.load(Ordering::Relaxed) > now.as_nanos())
     }
 
-    /// Something has come, and a wait is over or goes on.
+    /// Something has come, and a wait is over or continues.
     pub(crate) fn found(&mut self, now: Time) {
         let Some(since) = self.idle_since.take() else { return };
         match self.history {

@@ -12,8 +12,8 @@
 //! One that takes milliseconds shows threads that compute and use their time slices up. A caller that yields to them
 //! after each second poll has some ten polls in a second, and whatever is a chain of short messages takes a thousand
 //! times as long as its share of the core would allow. So a caller then polls for a small part of the time that it was
-//! away before it yields again: that costs the others this part and no more. And what comes meanwhile would wait for a
-//! time slice: acknowledgements over Edge too, for which iWARP has the kernel. So the caller hands over to the NIC's
+//! away before it yields again: that costs the others this part and no more. And what arrives meanwhile would wait for
+//! a time slice: acknowledgements over Edge too, for which iWARP has the kernel. So the caller hands over to the NIC's
 //! thread before it yields. That thread runs for a short time when a packet wakes it, and need not wait for the slice
 //! to end ([`weft_base::Watch::be_prompt`]).
 

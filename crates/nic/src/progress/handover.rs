@@ -25,7 +25,7 @@
 //! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::pin`]), and
 //! looks again whether they are there then.
 //!
-//! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that
+//! The flags are sequentially consistent, and each change of one is followed by a read of the other side's: of two that
 //! race, one sees what the other did. The engine's lock is none of them: a thread that is refused it has only read it,
 //! and one that lets go of it only released it. So a fence stands between a flag and the lock, on either side
 //! ([`Flag::fence`], [`Flag::fence_behind_lock`]); without it a machine of weak order, as ARM is, may lose a wake-up.

@@ -38,7 +38,7 @@ impl Deref for WorkCompletion {
 pub enum Arm {
     /// Any.
     Any = 1,
-    /// Receives whose sender asked for a solicited event, and failures.
+    /// Receives whose sender requested a solicited event, and failures.
     Solicited = 2,
 }
 

@@ -91,7 +91,7 @@ impl fmt::Display for EventKind {
                 write!(f, "the listener is full: {backlog} connections begin or wait to be accepted; accept or reject")
             }
             Self::ListenerFailed(error) => write!(f, "the listener has failed: {error}"),
-            Self::Established => f.write_str("the connection stands"),
+            Self::Established => f.write_str("the connection is established"),
             Self::NotConnected(error) => write!(f, "not connected: {error}"),
             Self::Disconnected => f.write_str("the connection was closed"),
             Self::Failed(error) => write!(f, "the connection has failed: {error}"),

@@ -45,7 +45,7 @@ pub struct QueuePairAttributes {
 
 /// The stage of [`Split::Assist`](crate::Split::Assist) that a calling thread does when it posts.
 pub(crate) trait CallerStage: Send + Sync {
-    /// Does as much as there is room for. Returns whether the NIC's thread must be told.
+    /// Does as much as there is room for. Returns whether the NIC's thread must be woken.
     fn work(&self, queue_pair: &QueuePair, registry: &Registry) -> bool;
     /// Whether a calling thread that has time should go on.
     fn is_unfinished(&self) -> bool;
@@ -89,7 +89,7 @@ pub struct QueuePair {
     has_posted: AtomicBool,
     state: AtomicU8,
     /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads. Bit 2: fences are kept. Bit 3: accepted. Bit 4: its
-    /// connection stands, or has stood. Bit 5: receipts were agreed.
+    /// connection is or was established. Bit 5: receipts were agreed.
     agreed: AtomicU8,
     /// What its peer may do to regions, beside what their own rights allow.
     peer_rights: AtomicU8,
@@ -197,7 +197,7 @@ impl QueuePair {
         Access::from_bits(self.peer_rights.load(Ordering::Acquire))
     }
 
-    /// Returns the connection that is to be told, if there is one.
+    /// Returns the connection to notify, if there is one.
     pub(crate) fn set_peer_rights(&self, rights: Access) -> Option<ConnectionHandle> {
         self.peer_rights.store(rights.bits(), Ordering::Release);
         // The stream takes them with what is posted.
@@ -236,7 +236,7 @@ impl QueuePair {
         self.life.lock().error.clone()
     }
 
-    /// Where it tells its events from now on; nowhere (`None`). Those that it has told and that were not taken are
+    /// The queue that gets its events from now on, if any. Those that are in the old queue and were not taken are
     /// dropped.
     pub fn set_events(&self, source: Option<Arc<EventSource>>) {
         let before = core::mem::replace(&mut self.life.lock().events, source);
@@ -473,7 +473,8 @@ impl QueuePair {
         self.shown.get().unwrap_or_else(|_| self.submission.lock().connection)
     }
 
-    /// A caller was accepted, and has to confirm before the connection stands. What is posted until then goes out then.
+    /// A caller was accepted, and has to confirm before the connection is established. What is posted until then goes
+    /// out then.
     pub(crate) fn accept(&self, info: ConnectionInfo) {
         self.agree(info, ACCEPTED);
     }
@@ -518,7 +519,7 @@ impl QueuePair {
         self.life.lock().caller_stage = Some(stage);
     }
 
-    /// Lets the calling thread do its stage. Returns whether the NIC's thread must be told.
+    /// Lets the calling thread do its stage. Returns whether the NIC's thread must be woken.
     pub(crate) fn assist(&self, registry: &Registry) -> bool {
         if !self.assists.load(Ordering::Acquire) {
             return false;

@@ -21,7 +21,7 @@ struct Waiting {
     open: bool,
     /// How many of the requests were promised to peers of streams.
     promised: usize,
-    /// Fewer than these are told once; 0: not armed.
+    /// Fewer than these cause one low-water event; 0: not armed.
     low_water: usize,
     events: Option<Arc<EventSource>>,
 }
@@ -99,7 +99,7 @@ impl ReceiveQueue {
         self.len() == 0
     }
 
-    /// Where it tells its events from now on; nowhere (`None`). Those that it has told and that were not taken are
+    /// The queue that gets its events from now on, if any. Those that are in the old queue and were not taken are
     /// dropped.
     pub fn set_events(&self, source: Option<Arc<EventSource>>) {
         let before = core::mem::replace(&mut self.waiting.lock().events, source);

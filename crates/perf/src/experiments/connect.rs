@@ -43,9 +43,9 @@ impl Design for Connect {
 
     fn afterword(&self, _: &Plan, _: &Results) -> String {
         "\nmedian: from the call that connects (of messages: that sends) until a first message is answered.\n\
-         connected: until the connection stands, where a contestant tells. round trips: the median over what the link \
-         adds to one, less that of the message and its answer. A program that gets its peer's address by a connection \
-         of TCP needs what sockets need besides.\n"
+         connected: until the connection is established, where a contestant tells. round trips: the median over what the \
+         link adds to one, less that of the message and its answer. A program that gets its peer's address by a \
+         connection of TCP needs what sockets need besides.\n"
             .into()
     }
 }

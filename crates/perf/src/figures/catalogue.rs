@@ -410,7 +410,7 @@ pub(crate) const ALL: [Experiment; 44] = [
     .asks(
         "What does it take to connect?",
         "what connects, round trip",
-        "time until a first answer, and until the connection stands; round trips before the first message",
+        "time until a first answer, and until the connection is established; round trips before the first message",
     ),
     Experiment::new(
         "cuts",

@@ -1,5 +1,5 @@
 //! Queue pairs and message endpoints over Edge, on a network of packets in virtual time. A failure names its seed;
-//! `WEFT_SEED` runs that one alone, and `WEFT_SEEDS` so many of them (100 000 are run at times), from
+//! `WEFT_SEED` runs that one alone, and `WEFT_SEEDS` that many of them (100 000 are run at times), from
 //!   `WEFT_FIRST_SEED` on.
 //!
 //! What the checkers see was tried out with mistakes in the code. With 60 seeds of each test these runs fail, each

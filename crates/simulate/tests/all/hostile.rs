@@ -380,8 +380,8 @@ fn an_undecided_request_is_rejected_after_a_time() {
     assert!(peer.sees_end(&victim.nic));
 }
 
-/// A peer that stays silent after the connection stands costs nothing and harms nobody; when the application closes and
-/// the peer does not, the connection is broken after a time.
+/// A peer that stays silent after the connection is established costs nothing and does no harm; when the application
+/// closes and the peer does not, the connection is broken after a time.
 #[test]
 fn a_peer_that_never_closes_is_left_after_a_time() {
     let victim = Victim::new(Settings::default(), Offer::default());

@@ -1,5 +1,5 @@
 //! Queue pairs and message endpoints over a lower layer that keeps no order. A failure names its seed; `WEFT_SEED` runs
-//! that one alone, and `WEFT_SEEDS` so many of them (10 000 are run at times).
+//! that one alone, and `WEFT_SEEDS` that many of them (10 000 are run at times).
 
 use weft_nic::Verify;
 use weft_simulate::{Behaviour, MessageReport, MessageScenario, Report, Scenario, Shuffle, ShuffleFault};

@@ -76,7 +76,7 @@ fn neighbours_are_bounded_and_the_unknown_are_named() {
     assert_eq!(one.neighbours.len(), 2);
     let flow = Flow { local: ([10, 0, 0, 1], 1).into(), remote: ([10, 0, 0, 2], 1).into() };
     let error = one.emit(&flow, &Segment::default(), &[], &mut [0; 100]).unwrap_err();
-    assert_eq!(error.to_string(), "nobody has told the hardware address of 10.0.0.2 yet");
+    assert_eq!(error.to_string(), "no answer yet with the hardware address of 10.0.0.2");
 }
 
 #[test]

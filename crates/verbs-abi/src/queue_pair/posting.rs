@@ -120,7 +120,7 @@ impl QueuePair {
         ibv_wc { wr_id: id, status, opcode, qp_num: self.number(), ..ibv_wc::default() }
     }
 
-    /// The connection stands: what waited for it goes out. The lock of the work is held.
+    /// The connection is established: what waited for it goes out. The lock of the work is held.
     pub(super) fn flush_backlog(&self, post: &mut Post) {
         post.is_ready = true;
         post.waits_since = None;

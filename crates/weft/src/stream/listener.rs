@@ -54,8 +54,8 @@ impl StreamListener {
     /// Waits for a stream. Returns it, and who called.
     ///
     /// # Errors
-    /// A limit is reached, or the operating system refused; the listener still stands. `WouldBlock`: nobody has called,
-    /// after [`StreamListener::set_nonblocking`].
+    /// A limit is reached, or the operating system refused; the listener still stands. `WouldBlock`: no call is
+    /// waiting, after [`StreamListener::set_nonblocking`].
     pub fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         self.accept_until(None)
     }
@@ -81,7 +81,7 @@ impl StreamListener {
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if !nic.wait_stream(listener, StreamWait::Readable, left, || false) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody has called in time"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no call within the time limit"));
             }
         }
     }

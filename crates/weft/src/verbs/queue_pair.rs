@@ -82,8 +82,8 @@ impl QueuePair {
         self.queue_pair.error()
     }
 
-    /// Has its events reported by a channel from now on, with this token: that its connection stands, or came to
-    /// nothing, was closed, or has failed, and why. What has happened before is not reported: call this before it is
+    /// Has its events reported by a channel from now on, with this token: that its connection is established, or came
+    /// to nothing, was closed, or has failed, and why. What has happened before is not reported: call this before it is
     /// connected or accepted.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl QueuePair {
         self.queue_pair.sends_under_way()
     }
 
-    /// Connects, and waits until the connection stands.
+    /// Connects, and waits until the connection is established.
     ///
     /// # Errors
     /// Nobody listens there, the peer rejects ([`ConnectionError::Start`], with its private data), it does not speak

@@ -215,7 +215,7 @@ impl State {
         match outcome {
             Err(EndpointFailure::Closed | EndpointFailure::Canceled) => {}
             Err(why) => self.lose(rank, why),
-            Ok(()) => self.violate(rank, "a message that nobody wants".into()),
+            Ok(()) => self.violate(rank, "an unexpected message".into()),
         }
     }
 

@@ -110,7 +110,7 @@ impl Team {
     }
 
     /// As [`Team::progress`], for a thread that does it while the one that otherwise uses the team computes: takes at
-    /// most `most` completions, and builder the NIC back to its own thread. Returns whether there may be more.
+    /// most `most` completions, and hands the NIC back to its own thread. Returns whether there may be more.
     ///
     /// A team belongs to one thread, so the application sees to it that no two use it at the same time.
     pub fn progress_in_background(&self, most: usize) -> bool {

@@ -74,7 +74,7 @@ fn who_calls_port_0_is_told_so_at_once() {
         connect.offer.transport = transport;
         for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
             let error = queue_pair(&context).start_connect(address.parse().unwrap(), &connect).unwrap_err();
-            let words = format!("nobody can listen at port 0: name the port that the peer listens at: {address}");
+            let words = format!("port 0 has no listener: name the port that the peer listens at: {address}");
             assert_eq!(error.to_string(), words, "{transport:?}");
         }
     }
@@ -125,7 +125,7 @@ fn nobody_listens() {
         let context = kind.context();
         let failed = queue_pair(&context).connect(address, &patient());
         let failed = failed.unwrap_err();
-        assert!(failed.to_string().contains("refused: nobody listens at "), "{failed}");
+        assert!(failed.to_string().contains("refused: no listener at "), "{failed}");
         let Error::Connection(ConnectionError::Connect { remote, error: PortError::Refused }) = failed else {
             panic!("{failed:?}");
         };

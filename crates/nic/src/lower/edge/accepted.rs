@@ -15,7 +15,7 @@ use crate::offer::{LowerStartError, StartError, StartReason};
 /// The answer to a call is retransmitted this long after the first time, then after twice as long, and so on, until the
 /// caller confirms: one that has given up answers that the connection is unknown.
 pub(super) const ANSWER_AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// That often, so that no more goes to an address that may be false than three times what came from it (RFC 9000
+/// How often, so that no more goes to an address that may be false than three times what arrived from it (RFC 9000
 /// section 8.1): a hello has 1200 bytes, an answer up to some 700.
 const ANSWERS: u32 = 4;
 

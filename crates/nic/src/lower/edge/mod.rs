@@ -220,7 +220,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         if self.pass_short(above, request, io) { PassedRequest::Waits } else { PassedRequest::Not }
     }
 
-    /// What is told to be over is acknowledged.
+    /// A close that arrives is acknowledged.
     fn owes_completion(&self) -> bool {
         true
     }
@@ -248,7 +248,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
             running.connection.abort(b"given up");
             self.waiting.clear();
             self.take_back(io);
-            // Once: a peer that does not receive it is told when it sends again.
+            // Once: a peer that does not receive it gets another when it sends again.
             let _ = self.flush::<NoStream>(None, usize::MAX, io);
         }
     }

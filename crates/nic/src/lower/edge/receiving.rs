@@ -1,4 +1,4 @@
-//! What comes for a connection, and what that hands up: segments, each in its place before it is acknowledged.
+//! What arrives for a connection, and what that hands up: segments, each in its place before it is acknowledged.
 
 use arrayvec::ArrayVec;
 use weft_base::NoDigest;
@@ -24,12 +24,12 @@ struct SegmentSink<'a, 'b, A, S> {
     handed: &'a mut Handed,
     /// The engine that serves the port has seen that the payload is good.
     is_checked: bool,
-    /// What comes before its turn is kept here, if it is not to be placed.
+    /// What arrives before its turn is kept here, if it is not to be placed.
     kept: Option<&'a mut ReorderBuffer>,
 }
 
 impl Edge {
-    /// Takes what has come for an established connection. Returns whether anything had.
+    /// Takes what has arrived for an established connection. Returns whether anything had.
     pub(super) fn take<A: StreamSink>(
         &mut self,
         mut above: Option<&mut A>,

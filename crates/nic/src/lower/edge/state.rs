@@ -82,7 +82,7 @@ pub(super) struct Running {
     pub(super) peer_closed: bool,
     pub(super) is_closing: bool,
     pub(super) ended: Option<Ending>,
-    /// What comes is thrown away, and acknowledged.
+    /// What arrives is thrown away, and acknowledged.
     pub(super) discards: bool,
     /// Since when acknowledgements that are due are held: an answer of the application would take them along. In the
     /// next turn they leave.
@@ -101,7 +101,7 @@ pub(super) struct Running {
 /// What handing up has come to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Handed {
-    /// The stream takes nothing more: what comes is thrown away, and acknowledged, so that the peer can end.
+    /// The stream takes nothing more: what arrives is thrown away, and acknowledged, so that the peer can end.
     pub(super) is_over: bool,
     /// A message waits for a receive.
     pub(super) is_starved: bool,

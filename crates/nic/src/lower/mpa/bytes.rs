@@ -15,7 +15,7 @@ pub(super) struct Bytes<P: Port> {
     pub(super) port: P,
     pub(super) staging: Staging,
     pub(super) outgoing: Outgoing,
-    /// The port shows what comes as it comes, and has it in order no more.
+    /// The port shows what arrives as it comes, and has it in order no more.
     pub(super) shows_segments: bool,
 }
 

@@ -1,9 +1,9 @@
 //! The way in where the port shows segments as they come (RFC 5044 section 6, ways 2 and 3, and appendix B): FPDUs are
 //! found by markers in whatever arrives, placed at once, and delivered in order.
 //!
-//! [`Reassembler`] finds them, whole and with a good CRC, and keeps what is a part of one. The stream places what comes
-//! early and keeps what it needs to deliver it in its turn. What it can't take before its turn is kept here. All of
-//! that follows a gap, so the window of the port bounds it.
+//! [`Reassembler`] finds them, whole and with a good CRC, and keeps what is a part of one. The stream places what
+//! arrives early and keeps what it needs to deliver it in its turn. What it can't take before its turn is kept here.
+//! All of that follows a gap, so the window of the port bounds it.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ pub(super) struct EarlyReceiver {
     /// Where in the peer's stream the first FPDU begins.
     base: u64,
     waiting: Waiting,
-    /// The stream takes nothing more: what comes is thrown away.
+    /// The stream takes nothing more: what arrives is thrown away.
     is_over: bool,
 }
 

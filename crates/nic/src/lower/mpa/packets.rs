@@ -83,7 +83,7 @@ impl Sender {
         let units = &mut core::iter::once(frame.len() as u32);
         let taken = bytes.port.send_units(&[Piece::Bytes(frame)], units).unwrap_or(0);
         if taken == 0 {
-            // The stage that sends it in its turn is told why.
+            // The stage that sends gets the reason in its turn.
             self.framer = framer;
             return PassedRequest::Not;
         }

@@ -124,7 +124,8 @@ pub(super) struct Receiver {
     frames: FrameReader,
     crc: bool,
     direct: Option<Direct>,
-    /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
+    /// A large frame was refused by its head. No Terminate goes out before the rest has arrived and its CRC was
+    /// checked.
     verdict_pending: bool,
     /// Bytes stay in memory, and nothing is to be checked in them.
     is_bare: bool,
@@ -527,7 +528,7 @@ pub(super) fn place_in(verdict: &Verdict) -> Result<&Placement, ReceiveError> {
     }
 }
 
-/// The memory has refused. If the peer may not write there any more, it is told so.
+/// The registry has refused. If the peer may not write there any more, it gets a Terminate.
 pub(super) fn blame<A: StreamSink>(above: &mut A, placement: &Placement) -> ReceiveError {
     if above.stream().recheck(placement).is_ok() {
         above.stream().fail_placement(placement);

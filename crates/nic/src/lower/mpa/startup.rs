@@ -28,7 +28,7 @@ type Beginning = (Initiator, StartFrame);
 /// What a connection is begun with. Which port it gets is not known yet.
 pub struct Opening {
     usual: Box<Beginning>,
-    /// For a port that shows what comes out of order.
+    /// For a port that shows what arrives out of order.
     early: Option<Box<Beginning>>,
 }
 
@@ -172,7 +172,7 @@ impl<P: Segmented + Lending> Mpa<P> {
             framer: Framer::new(agreement.send_markers, agreement.crc),
             deframer: Deframer::new(agreement.receive_markers, agreement.crc),
             crc: agreement.crc,
-            // A peer that has markers from us may place what comes early: it can if an FPDU is no longer than a
+            // A peer that has markers from us may place what arrives early: it can if an FPDU is no longer than a
             // segment.
             large_fpdus: agreement.extensions.large_fpdus && !(shows_segments && agreement.send_markers.is_some()),
         };
@@ -329,7 +329,7 @@ impl<P: Segmented + Lending> Mpa<P> {
     }
 }
 
-/// Whether markers are to be asked for where they let FPDUs be placed as they come. Only a CRC makes them credible.
+/// Whether markers are requested where they let FPDUs be placed as they come. Only a CRC makes them credible.
 const fn wants_early(offer: &Offer) -> bool {
     offer.mpa.early && offer.mpa.crc
 }
@@ -383,7 +383,7 @@ fn stream_config(agreement: &Agreement, is_early: bool) -> StreamConfig {
         responder_waits: agreement.responder_must_wait(),
     }
 }
-/// What the peer is told before the connection is closed: a rejecting reply, or a Terminate (RFC 6581 section 8).
+/// What is sent to the peer before the connection is closed: a rejecting reply, or a Terminate (RFC 6581 section 8).
 fn last_words(failure: &StartFailure) -> Option<Vec<u8>> {
     if let Some(reply) = failure.reply() {
         return Some(reply.to_vec());

@@ -1,4 +1,4 @@
-//! A caller that polls shares its core with a thread that computes, in virtual time: what comes for it is answered as
+//! A caller that polls shares its core with a thread that computes, in virtual time: what arrives for it is answered as
 //! it comes, by the NIC's thread, and not once in a time slice.
 
 use std::sync::Mutex;

@@ -12,7 +12,7 @@ use crate::ids::ConnectionHandle;
 impl QueuePair {
     /// Batches doorbells from now on: while at least this many requests are under way, one that is posted goes out
     /// at the next poll, or with others when a batch is full ([`Nic::post_one`](crate::Nic::post_one)). A program that
-    /// has so much under way polls, so the wait is short; and what is under way ends, which is a turn too. Long
+    /// has that many under way polls, so the wait is short; and what is under way ends, which is a turn too. Long
     /// requests wait as well: what goes out together shares system calls and the last packet of each. At first no
     /// request waits.
     pub fn batch_doorbells(&self, from: usize) {
@@ -41,8 +41,8 @@ impl QueuePair {
 
     /// Whether something that the engine has taken of this queue pair ends without more being posted: so the engine has
     /// a turn, in which it finds what waits. To be asked when the doorbell has been rung: what has ended before may
-    /// have been the last, and the engine sleep. Where receipts were agreed, no receipt is asked for requests that are
-    /// not signaled until half of the queue is taken.
+    /// have been the last, and the engine sleep. Where receipts were agreed, no receipt is requested for requests that
+    /// are not signaled until half of the queue is taken.
     pub(crate) fn brings_a_turn(&self) -> bool {
         fence(Ordering::SeqCst);
         let submission = self.submission.lock();

@@ -29,7 +29,7 @@ struct Case {
 pub(crate) fn run(arguments: &Disorder, links: &[u8], outputs: Outputs) -> Result<(), Failure> {
     if !arguments.policy.is_empty() || arguments.cut > 0.0 {
         return Err(Failure::Usage(
-            "--policy and --cut are of iwarp: Edge places what comes, and nobody cuts it".into(),
+            "--policy and --cut are for iwarp: Edge places packets as they arrive, and no device cuts them".into(),
         ));
     }
     let measurement = Measurement::begin("disorder", QUESTION);

@@ -92,7 +92,7 @@ impl Links {
 enum CutWay {
     /// Both hosts see that there is no carrier
     Carrier,
-    /// Nothing passes, and nobody is told
+    /// Nothing passes, and the link stays up
     Silent,
     /// What the sender sends is lost
     Send,

@@ -36,7 +36,7 @@ impl Sending {
         self.blocks.is_empty()
     }
 
-    /// Whether so much waits that sending should not wait for more.
+    /// Whether enough waits that sending should not wait for more.
     pub(super) fn has_enough(&self) -> bool {
         self.waiting_bytes >= ENOUGH_BYTES
     }
