@@ -16,7 +16,9 @@ pub enum Rank {
     /// Provider: who translates peers to addresses for a completion queue. That may ask an endpoint, which takes the
     /// engine.
     CompletionSources,
-    /// NIC: an engine, with its connections and endpoints. Whoever holds it runs the event loop.
+    /// NIC: what its thread does for layers above. They post under it, which takes the engine.
+    Background,
+    /// NIC: an engine, with its connections and endpoints. The thread that holds it runs the event loop.
     Engine,
     /// NIC: where the first stage of a connection stands whose work is split (`Split`).
     Stage,

@@ -8,7 +8,7 @@
 //! | `entry` | the C functions: they convert and call inward |
 //! | `windows` | which windows there are, and who serves each: chosen by all ranks when it is made |
 //! | `served` | a window that Weft serves |
-//! | `slot`, `background`, `bell` | who uses it: one call after another, and a thread while the program computes |
+//! | `slot` | one call after another uses it; while the program computes the NIC's thread serves it |
 //! | `layout`, `datatype` | where the bytes of MPI's datatypes are |
 //! | `abi`, `standard` | what differs among MPI libraries: the constants, and the width of handles |
 //! | `library` | the functions of the MPI library, found at run time: none is linked |
@@ -21,8 +21,6 @@
 //! still open.
 
 mod abi;
-mod background;
-mod bell;
 mod datatype;
 pub mod entry;
 mod fault;

@@ -13,7 +13,7 @@ pub(crate) struct Counts {
     pub(crate) puts: Calls,
     pub(crate) gets: Calls,
     pub(crate) accumulates: Calls,
-    /// How often a window was served while the program made no call.
+    /// How often the NIC's thread served a window that was freed since, while the program made no call.
     pub(crate) in_background: AtomicU64,
 }
 

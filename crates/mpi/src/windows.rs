@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::abi::{Handle, abi};
-use crate::background;
 use crate::fault::Fault;
 use crate::library;
 use crate::report::{self, COUNTS};
@@ -30,7 +29,7 @@ pub(crate) fn with(
 ) -> c_int {
     let win = abi().handle(win);
     let Some(slot) = find(win) else { return library() };
-    let Some(outcome) = slot.call().with(act) else { return library() };
+    let Some(outcome) = slot.with(act) else { return library() };
     raise(win, call, outcome)
 }
 
@@ -50,8 +49,7 @@ pub(crate) fn with_waiting(
 ) -> c_int {
     let win = abi().handle(win);
     let Some(slot) = find(win) else { return by_library() };
-    let this = slot.call();
-    let Some(mut outcome) = this.with(|window| begin(window, !library::has_threads())) else { return by_library() };
+    let Some(mut outcome) = slot.with(|window| begin(window, !library::has_threads())) else { return by_library() };
     let mut polls = 0;
     while matches!(outcome, Ok(false)) {
         polls += 1;
@@ -61,9 +59,8 @@ pub(crate) fn with_waiting(
             std::thread::sleep(PAUSE)
         }
         let freed = || Err(Fault::sync("the window was freed by another thread"));
-        outcome = this.with(&mut test).unwrap_or_else(freed);
+        outcome = slot.with(&mut test).unwrap_or_else(freed);
     }
-    drop(this);
     raise(win, call, outcome.map(|_| ()))
 }
 
@@ -98,9 +95,7 @@ pub(crate) unsafe fn offer(offer: &Offer, win: *const c_void) {
         if abi().handle_bytes == 4 { win.cast::<u32>().read() as Handle } else { win.cast::<Handle>().read() }
     };
     COUNTS.served.fetch_add(1, Relaxed);
-    let slot = Arc::new(Slot::new(served));
-    background::serve(&slot);
-    WINDOWS.write().unwrap_or_else(PoisonError::into_inner).insert(win, slot);
+    WINDOWS.write().unwrap_or_else(PoisonError::into_inner).insert(win, Arc::new(Slot::new(served)));
 }
 
 /// A window is to be freed: first Weft's, if it has one.
@@ -126,14 +121,13 @@ pub(crate) unsafe fn free(win: *mut c_void) -> c_int {
 /// The program ends.
 pub(crate) fn finish() {
     let left = core::mem::take(&mut *WINDOWS.write().unwrap_or_else(PoisonError::into_inner));
+    let windows: Vec<Served> = left.values().filter_map(|slot| slot.take()).collect();
     if report::is_wanted() {
         report::say(&format!("rank {}: {COUNTS}{}", rank(), setup::whose_nic()));
     }
     if !left.is_empty() {
         report::say(&format!("rank {}: windows that were not freed: {}", rank(), left.len()));
     }
-    // The thread that serves windows may know them for a moment longer.
-    left.values().for_each(|slot| drop(slot.take()));
-    drop(left);
+    drop(windows);
     setup::close();
 }

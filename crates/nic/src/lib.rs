@@ -9,6 +9,7 @@
 //!
 //! | lock | what it guards | taken under it |
 //! |---|---|---|
+//! | background (`Tasks`) | what layers above do on the NIC's thread | all below |
 //! | engine (`Worker::engine`) | connections, listeners, endpoints, counters | all below |
 //! | protocol (`Core::Shared`) | RDMAP and MPA of a connection whose caller assists | submission, memory, blocks |
 //! | submission (`QueuePair`) | what was posted and the engine has not taken | memory: requests are pinned |
@@ -57,6 +58,7 @@ pub use offer::{
     ConnectionInfo, LowerInfo, LowerStartError, MpaInfo, MpaOffer, Offer, RequestInfo, StartError, StartMisuse,
     StartReason, Transport,
 };
+pub use progress::background::Background;
 pub use queues::completion_queue::{Arm, CompletionQueue, CompletionSink, QueuePairNumber, WorkCompletion};
 pub use queues::event_channel::{ChannelEvent, EventChannel, EventKind, EventSource, Signal};
 pub use queues::queue_pair::{QueuePair, QueuePairAttributes};

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
+use std::sync::Arc;
 
 use weft_base::{Clock, Time};
 
@@ -11,6 +12,7 @@ use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::policy::constants::{LONGEST_SLEEP, SLOW_POLL, TURNS_BEFORE_SLEEP};
 use crate::policy::{Next, SpinPolicy};
+use crate::progress::background::Background;
 use crate::progress::worker::Ran;
 #[cfg(doc)]
 use crate::settings::Progress;
@@ -102,6 +104,30 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             self.watch();
         }
         taken_back
+    }
+
+    /// Has the NIC's thread run a task of a layer above, until [`Nic::remove_background`]. It runs when it is called
+    /// for, and at the times that it sets. Without such a thread ([`Progress::Caller`], [`Progress::Summon`]) it never
+    /// runs.
+    pub fn add_background(&self, task: Arc<dyn Background>) {
+        if self.is_callable() {
+            self.shared.common.tasks.add(task);
+        }
+    }
+
+    /// Removes a task. Waits until no thread is in it. In a callback, and in a child by fork, it stays: a thread that
+    /// is in it may wait for the engine, or may not be there.
+    pub fn remove_background(&self, task: &Arc<dyn Background>) {
+        if self.is_callable() {
+            self.shared.common.tasks.remove(task);
+        }
+    }
+
+    /// Calls for the tasks of [`Nic::add_background`]: the NIC's thread runs them soon. In callbacks as well.
+    pub fn call_background(&self) {
+        if self.shared.common.tasks.call() && self.is_owner_process() {
+            self.front().wake();
+        }
     }
 
     /// Has threads that wait in [`Nic::wait_until`] check again whether they are done: something has changed that the

@@ -100,6 +100,15 @@ pub(crate) trait EngineSlot {
     fn try_take(&self) -> Option<Self::Guard<'_>>;
     /// The thread shall end.
     fn stopped(&self) -> bool;
+    /// Runs what layers above have due ([`super::background`]); the engine is free. Returns how long the thread may
+    /// sleep then, `None`: as long as it likes.
+    fn serve_above(&self) -> Option<Duration> {
+        None
+    }
+    /// Whether one of them was called for.
+    fn is_above_due(&self) -> bool {
+        false
+    }
 }
 
 /// The engine, held by its thread.
@@ -216,6 +225,9 @@ impl<F: Flag> Handover<F> {
         while !slot.stopped() {
             watch.sleep(longest);
             longest = self.take_over(slot, watch, &mut pressure);
+            if let Some(soon) = slot.serve_above() {
+                longest = Some(longest.map_or(soon, |longest| longest.min(soon)));
+            }
         }
     }
 
@@ -265,6 +277,11 @@ impl<F: Flag> Handover<F> {
             } else if let Some(longest) = self.guard(&mut hold, watch) {
                 self.policy.adapt(worked);
                 return longest;
+            }
+            if slot.is_above_due() {
+                // It posts, so the engine must be free. The next sleep does not last.
+                self.policy.adapt(worked);
+                return Some(Duration::ZERO);
             }
             if self.present.get() {
                 // A caller is back. It may go again at once, so the timer stays behind.

@@ -18,6 +18,7 @@ use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::policy::constants::{LONGEST_INTERVAL, TIMERS_PER_INTERVAL};
 use crate::policy::{Next, SpinHistory, SpinPolicy, TakeOver, WaiterHint, YieldPolicy};
+use crate::progress::background::{self, Tasks};
 use crate::progress::handover::{EngineGuard, EngineSlot, Event, Flag as _, Handover, SomethingToDo};
 use crate::progress::selective_interrupt::Summons;
 use crate::queues::event_count::EventCount;
@@ -35,6 +36,8 @@ pub(crate) struct Common<C> {
     pub(crate) stop: AtomicBool,
     pub(crate) board: Option<Arc<dyn Board>>,
     pub(crate) summons: Summons,
+    /// What layers above do on the thread of the first worker.
+    pub(crate) tasks: Tasks,
     /// When callers yield.
     pub(crate) yields: YieldPolicy,
     /// Whether it pays that callers poll before they sleep, where there is one engine: with several, one that waits
@@ -56,6 +59,7 @@ impl<C: Clock> Common<C> {
             stop: AtomicBool::new(false),
             board,
             summons: Summons::default(),
+            tasks: Tasks::default(),
             oversubscribed_until: AtomicU64::new(0),
         }
     }
@@ -293,7 +297,15 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
 
     /// Says that a calling thread is here, if there is a thread that wants to know.
     fn announce(&self) {
-        if self.shares() {
+        if self.shares() && !self.handover.is_visited() {
+            self.announce_first();
+        }
+    }
+
+    #[cold]
+    fn announce_first(&self) {
+        // The NIC's thread posts for a layer above: it takes nothing over from itself.
+        if !background::is_nic_thread() {
             self.handover.arrive(&*self.watch);
         }
     }
@@ -323,6 +335,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
 
     /// The life of the worker's thread, after [`Worker::prepare`].
     pub(crate) fn serve(&self) {
+        background::mark_nic_thread();
         let interval = self.cost_of_a_timer().saturating_mul(TIMERS_PER_INTERVAL).min(LONGEST_INTERVAL);
         self.handover.policy().set_longest_interval(interval);
         match self.common.settings.progress {
@@ -378,6 +391,15 @@ impl<N: Carrier, C: Clock, U: EngineClient> EngineSlot for Worker<N, C, U> {
 
     fn stopped(&self) -> bool {
         self.common.stop.load(Ordering::SeqCst)
+    }
+
+    fn serve_above(&self) -> Option<Duration> {
+        let is_first = self.index == 0;
+        is_first.then(|| self.common.tasks.serve(self.now(), !self.handover.is_visited())).flatten()
+    }
+
+    fn is_above_due(&self) -> bool {
+        self.index == 0 && self.common.tasks.are_called()
     }
 }
 
@@ -478,7 +500,7 @@ impl<'a, N: Carrier, C: Clock, U: EngineClient> Held<'a, N, C, U> {
         self.worker.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
         let away = self.worker.handover.policy().away();
         let due = self.is_heartbeat_due(away / 2);
-        if due {
+        if due && !background::is_nic_thread() {
             self.note_processor();
             let caller = self.worker.watch.thread().unwrap_or(NONE);
             self.worker.last_caller.store(caller, Ordering::Relaxed);

@@ -131,7 +131,7 @@ impl EventQueue {
     }
 
     /// The oldest completion. Nothing in a child by fork: a thread that is not there may hold the lock.
-    fn take(&self) -> Option<Event> {
+    pub(crate) fn take(&self) -> Option<Event> {
         if self.inner.opened.nic.is_owner_process() { self.inner.events().1.pop_front() } else { None }
     }
 }

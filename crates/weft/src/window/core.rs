@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::cell::{RefCell, RefMut};
+use std::sync::Arc;
 
 use weft_base::{Clock as _, RegionId, Slice, Time};
 use weft_collective::Collective;
@@ -37,7 +38,7 @@ pub(super) const GATHERED: usize = 4;
 pub(super) struct Core {
     pub(super) rank: usize,
     // Before the domain, which it uses.
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: Arc<Endpoint>,
     pub(super) events: EventQueue,
     pub(super) domain: ProtectionDomain,
     pub(super) clock: MonotonicClock,
@@ -51,7 +52,7 @@ pub(super) struct Core {
 pub(super) struct Meanwhile {
     /// The longest time between two calls.
     pub(super) longest: Duration,
-    pub(super) act: Box<dyn FnMut()>,
+    pub(super) act: Box<dyn FnMut() + Send>,
 }
 
 impl Core {
@@ -144,13 +145,14 @@ impl Core {
 
     pub(super) fn fence(&self, id: u16, asserts: Asserts) -> Result<(), Error> {
         let now = self.now();
-        // The fence that ended the last epoch may have ended in the very last step, and this one closes the next.
-        self.state().place_early(id, &self.surroundings.registry);
         self.with(id, |side| {
             side.has_fenced = false;
             side.machine.fence(asserts, now).map_err(|error| side.failure().unwrap_or(error.into()))
         })?;
-        self.wait_for(id, |side| side.has_fenced.then_some(()))
+        self.wait_for(id, |side| side.has_fenced.then_some(()))?;
+        // What came early for the epoch that begins: the fence may have ended in the very last step.
+        self.state().place_early(id, &self.surroundings.registry);
+        Ok(())
     }
 
     /// Asks for a lock.
@@ -248,7 +250,7 @@ impl Core {
 
     /// Takes at most `most` of the completions that are there. Returns whether there may be more.
     pub(super) fn drain_some(&self, most: usize) -> bool {
-        let taken = (0..most).map_while(|_| self.events.poll()).map(|event| self.take(event)).count();
+        let taken = (0..most).map_while(|_| self.events.take()).map(|event| self.take(event)).count();
         self.state().pump_all(&self.surroundings, &self.endpoint);
         taken == most
     }

@@ -14,7 +14,10 @@
 //! Between such epochs some ranks may have epochs of their own ([`Window::post`], [`Window::start`]), or a rank may
 //! lock the part of another ([`Window::lock`]), whose application takes no part in that at all.
 //!
-//! A team and its windows belong to the thread that has made them. All ranks make the same windows in the same order.
+//! All ranks make the same windows in the same order. Calls of several threads for one team take turns, and one that
+//! waits keeps its turn. While no call is under way, the NIC's thread does what other ranks need of this one
+//! ([`Progress`](weft_nic::Progress): `Hybrid` and `Thread`), so a rank that computes need not call [`Team::progress`].
+//! None of this is for callbacks ([`weft_nic::in_callback`]).
 //!
 //! # Example
 //! Each of four ranks puts its number into the window of the next one.
@@ -47,6 +50,7 @@
 mod codec;
 mod core;
 mod error;
+mod gate;
 mod lock;
 mod neighbourhood;
 mod operation;
@@ -58,7 +62,6 @@ mod strided;
 mod team;
 
 use ::core::time::Duration;
-use std::rc::Rc;
 
 pub use error::Error;
 pub use team::Team;
@@ -68,9 +71,10 @@ pub use weft_window::{
     PeerError, Request, Shape, Update, WindowError,
 };
 
-use self::core::Core;
+use self::gate::Handle;
 use crate::verbs::MemoryRegion;
 use operation::Operation;
+use side::Side;
 
 /// How a window is made. The fence must be the same at all ranks, and `fan_out`; the rest may differ.
 #[derive(Clone, Debug)]
@@ -137,15 +141,25 @@ pub struct Window {
 /// A window's place among those of its team, until it is dropped.
 #[derive(Debug)]
 struct Place {
-    core: Rc<Core>,
+    core: Handle,
     id: u16,
     /// All ranks have agreed that it goes.
     is_free: bool,
 }
 
+impl Place {
+    fn with<R>(&self, act: impl FnOnce(&mut Side) -> R) -> R {
+        self.core.enter().with(self.id, act)
+    }
+
+    fn begin(&self, rank: usize, offset: u64, operation: Operation) -> Result<Request, Error> {
+        self.core.enter().begin(self.id, rank, offset, operation)
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        self.core.remove(self.id, self.is_free);
+        self.core.enter().remove(self.id, self.is_free);
     }
 }
 
@@ -162,13 +176,13 @@ impl Window {
     /// The fence that is used: what was asked for, or what was picked.
     #[must_use]
     pub fn fence_kind(&self) -> Fence {
-        self.place.core.with(self.place.id, |side| side.machine.fence_kind())
+        self.place.with(|side| side.machine.fence_kind())
     }
 
     /// How what all ranks agree on runs among them: what was asked for, or what was picked.
     #[must_use]
     pub fn shape(&self) -> Shape {
-        self.place.core.with(self.place.id, |side| side.machine.shape())
+        self.place.with(|side| side.machine.shape())
     }
 
     /// Puts bytes at byte `offset` of the window of `rank`, which may be this one. They are copied now.
@@ -177,16 +191,16 @@ impl Window {
     /// Not inside of the window, no such rank, no epoch, too many operations: nothing has happened then. Or the window
     /// has failed.
     pub fn put(&mut self, rank: usize, offset: u64, bytes: &[u8]) -> Result<Request, Error> {
-        let kept = self.place.core.keep(bytes);
+        let kept = self.place.core.enter().keep(bytes);
         let is_message = kept.len() <= Self::MESSAGE_BYTES && self.sends_messages();
         let put = if is_message { Operation::Message(kept) } else { Operation::Put(kept.into()) };
-        self.place.core.begin(self.place.id, rank, offset, put)
+        self.place.begin(rank, offset, put)
     }
 
     /// Whether small puts go as messages now.
     fn sends_messages(&self) -> bool {
         let machine_says = |side: &mut side::Side| side.machine.fence_kind() == Fence::Tagged && side.machine.is_open();
-        self.place.core.with(self.place.id, machine_says)
+        self.place.with(machine_says)
     }
 
     /// Puts bytes without a copy: they are given up until the operation is over, and freed then.
@@ -199,7 +213,7 @@ impl Window {
         offset: u64,
         bytes: impl Into<weft_memory::Buffer>,
     ) -> Result<Request, Error> {
-        self.place.core.begin(self.place.id, rank, offset, Operation::Put(bytes.into()))
+        self.place.begin(rank, offset, Operation::Put(bytes.into()))
     }
 
     /// Gets `length` bytes from byte `offset` on of the window of `rank`: [`Window::take`] gives them when the request
@@ -208,7 +222,7 @@ impl Window {
     /// # Errors
     /// As [`Window::put`].
     pub fn get(&mut self, rank: usize, offset: u64, length: u32) -> Result<Request, Error> {
-        self.place.core.begin(self.place.id, rank, offset, Operation::Get(length))
+        self.place.begin(rank, offset, Operation::Get(length))
     }
 
     /// Combines elements with those at byte `offset` of the window of `rank`, each once. `operands` has whole elements,
@@ -226,7 +240,7 @@ impl Window {
         operands: &[u8],
     ) -> Result<Request, Error> {
         let operation = Operation::Accumulate { element, combine, operands: operands.to_vec() };
-        self.place.core.begin(self.place.id, rank, offset, operation)
+        self.place.begin(rank, offset, operation)
     }
 
     /// As [`Window::accumulate`], and gets the elements as they were before ([`Window::take`]). With [`Combine::Read`]
@@ -243,7 +257,7 @@ impl Window {
         operands: &[u8],
     ) -> Result<Request, Error> {
         let (operands, compare) = (operands.to_vec(), Vec::new());
-        self.place.core.begin(self.place.id, rank, offset, Operation::Fetch { element, combine, operands, compare })
+        self.place.begin(rank, offset, Operation::Fetch { element, combine, operands, compare })
     }
 
     /// Swaps elements in where those there equal `compare`, and gets them as they were before ([`Window::take`]).
@@ -259,14 +273,14 @@ impl Window {
         swap: &[u8],
     ) -> Result<Request, Error> {
         let (combine, operands, compare) = (Combine::SwapIfEqual, swap.to_vec(), compare.to_vec());
-        self.place.core.begin(self.place.id, rank, offset, Operation::Fetch { element, combine, operands, compare })
+        self.place.begin(rank, offset, Operation::Fetch { element, combine, operands, compare })
     }
 
     /// Whether a request is over: what it has put may be anywhere, what it gets is here. Runs the NIC for a
     /// turn.
     pub fn test(&mut self, request: Request) -> bool {
-        self.place.core.drain();
-        self.place.core.with(self.place.id, |side| side.machine.is_complete(request))
+        self.place.core.enter().drain();
+        self.place.with(|side| side.machine.is_complete(request))
     }
 
     /// Whether operations that are begun now move in the fence: all under [`Fence::TwoSided`]; under [`Fence::Tagged`]
@@ -274,7 +288,7 @@ impl Window {
     /// [`Load::EARLY`].
     #[must_use]
     pub fn defers(&self) -> bool {
-        self.place.core.with(self.place.id, |side| side.machine.defers())
+        self.place.with(|side| side.machine.defers())
     }
 
     /// Waits until a request is over.
@@ -284,10 +298,10 @@ impl Window {
     /// [`Fence::Tagged`] that are no messages, or beyond [`Load::EARLY`], and come after some epochs without such: not
     /// in the first three, nor in the three after one that had some.
     pub fn wait(&mut self, request: Request) -> Result<(), Error> {
-        if !self.test(request) && self.place.core.with(self.place.id, |side| side.machine.is_deferred(request)) {
+        if !self.test(request) && self.place.with(|side| side.machine.is_deferred(request)) {
             return Err(Error::Deferred);
         }
-        self.place.core.wait_for(self.place.id, |side| side.machine.is_complete(request).then_some(()))
+        self.place.core.enter().wait_for(self.place.id, |side| side.machine.is_complete(request).then_some(()))
     }
 
     /// What a request has got, once. `None`: it is not over, or was none that gets. What is not taken is dropped when
@@ -295,7 +309,7 @@ impl Window {
     /// operations do.
     #[must_use]
     pub fn take(&mut self, request: Request) -> Option<Vec<u8>> {
-        self.place.core.with(self.place.id, |side| side.results.remove(&request)).map(|(_, bytes)| bytes)
+        self.place.with(|side| side.results.remove(&request)).map(|(_, bytes)| bytes)
     }
 
     /// Ends this epoch and begins the next. When it returns, what others did in this epoch to this rank's memory is
@@ -339,7 +353,7 @@ impl Window {
     /// # Errors
     /// An assert that is not true; or the window has failed, because a rank is lost, or has not come in time.
     pub fn fence(&mut self, asserts: Asserts) -> Result<(), Error> {
-        self.place.core.fence(self.place.id, asserts)
+        self.place.core.enter().fence(self.place.id, asserts)
     }
 
     /// Exposes this rank's part to the origins, between epochs of fences: they access it between [`Window::start`] and
@@ -348,7 +362,7 @@ impl Window {
     /// # Errors
     /// An epoch of fences is open, or the last exposure; a rank that is none or named twice; or the window has failed.
     pub fn post(&mut self, origins: &[usize]) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         core.with(*id, |side| side.machine.post(origins).map_err(|error| side.failure().unwrap_or(error.into())))?;
         core.wait_for(*id, |_| Some(()))
     }
@@ -360,7 +374,7 @@ impl Window {
     /// As [`Window::post`]; or a target has not posted within `limit`.
     pub fn start(&mut self, targets: &[usize], limit: Duration) -> Result<(), Error> {
         self.begin_start(targets)?;
-        self.place.core.wait_within(self.place.id, limit, |side| side.machine.has_started())
+        self.place.core.enter().wait_within(self.place.id, limit, |side| side.machine.has_started())
     }
 
     /// As [`Window::start`], but does not wait: operations may begin when [`Window::test_started`] says so.
@@ -368,7 +382,7 @@ impl Window {
     /// # Errors
     /// As [`Window::post`].
     pub fn begin_start(&mut self, targets: &[usize]) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         core.with(*id, |side| side.machine.start(targets).map_err(|error| side.failure().unwrap_or(error.into())))
     }
 
@@ -377,7 +391,7 @@ impl Window {
     /// # Errors
     /// The window has failed.
     pub fn test_started(&mut self) -> Result<bool, Error> {
-        self.place.core.poll_for(self.place.id, |side| side.machine.has_started())
+        self.place.core.enter().poll_for(self.place.id, |side| side.machine.has_started())
     }
 
     /// Ends the access to the targets: what was got is here, and what was put may be changed. The targets learn how
@@ -386,7 +400,7 @@ impl Window {
     /// # Errors
     /// Nothing was started; or the window has failed.
     pub fn complete(&mut self) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         core.with(*id, |side| side.machine.complete().map_err(|error| side.failure().unwrap_or(error.into())))?;
         core.wait_for(*id, |side| side.machine.has_completed().then_some(()))
     }
@@ -396,7 +410,7 @@ impl Window {
     /// # Errors
     /// Nothing was posted; an origin has not completed within `limit`; or the window has failed.
     pub fn wait_exposed(&mut self, limit: Duration) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         let mut refused = None;
         core.wait_within(*id, limit, |side| match side.machine.end_exposure() {
             Ok(has_ended) => has_ended,
@@ -413,7 +427,7 @@ impl Window {
     /// # Errors
     /// Nothing was posted; or the window has failed.
     pub fn test_exposed(&mut self) -> Result<bool, Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         core.poll_for(*id, |_| false)?;
         core.with(*id, |side| side.machine.end_exposure().map_err(|error| side.failure().unwrap_or(error.into())))
     }
@@ -426,7 +440,7 @@ impl Window {
     /// An epoch is open, or this rank has that lock; it was not to be had within `limit`; or the window has failed.
     pub fn lock(&mut self, rank: usize, exclusive: bool, limit: Duration) -> Result<(), Error> {
         self.begin_lock(rank, exclusive)?;
-        self.place.core.wait_for_lock(self.place.id, rank, limit)
+        self.place.core.enter().wait_for_lock(self.place.id, rank, limit)
     }
 
     /// As [`Window::lock`], but does not wait: the lock is here when [`Window::test_lock`] says so. Until then this
@@ -435,7 +449,7 @@ impl Window {
     /// # Errors
     /// An epoch is open, or this rank has that lock or waits for it; or the window has failed.
     pub fn begin_lock(&mut self, rank: usize, exclusive: bool) -> Result<(), Error> {
-        self.place.core.begin_lock(self.place.id, rank, exclusive)
+        self.place.core.enter().begin_lock(self.place.id, rank, exclusive)
     }
 
     /// Whether this rank has the lock on the part of another. Runs the NIC for a turn.
@@ -443,7 +457,7 @@ impl Window {
     /// # Errors
     /// The window has failed.
     pub fn test_lock(&mut self, rank: usize) -> Result<bool, Error> {
-        self.place.core.poll_for(self.place.id, |side| side.machine.holds(rank))
+        self.place.core.enter().poll_for(self.place.id, |side| side.machine.holds(rank))
     }
 
     /// Waits until everything that was done to the part of a rank under this lock is placed there, and what was got
@@ -452,7 +466,7 @@ impl Window {
     /// # Errors
     /// This rank has no lock there, or the window has failed.
     pub fn flush(&mut self, rank: usize) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         core.with(*id, |side| side.machine.flush(rank).map_err(|error| side.failure().unwrap_or(error.into())))?;
         core.wait_for(*id, |side| side.machine.is_flushed(rank).then_some(()))
     }
@@ -462,7 +476,7 @@ impl Window {
     /// # Errors
     /// As [`Window::flush`].
     pub fn unlock(&mut self, rank: usize) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         core.with(*id, |side| side.machine.unlock(rank).map_err(|error| side.failure().unwrap_or(error.into())))?;
         core.wait_for(*id, |side| side.machine.is_free(rank).then_some(()))
     }
@@ -472,7 +486,7 @@ impl Window {
     /// # Errors
     /// As [`Window::lock`].
     pub fn lock_all(&mut self, limit: Duration) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         core.with(*id, |side| {
             let all = (0..core.size()).try_for_each(|rank| side.machine.lock(rank, false));
             all.map_err(|error| side.failure().unwrap_or(error.into()))
@@ -485,7 +499,7 @@ impl Window {
     /// # Errors
     /// The window has failed.
     pub fn flush_all(&mut self) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         let held = core.with(*id, |side| side.held());
         core.with(*id, |side| {
             let all = held.iter().try_for_each(|rank| side.machine.flush(*rank));
@@ -499,7 +513,7 @@ impl Window {
     /// # Errors
     /// The window has failed.
     pub fn unlock_all(&mut self) -> Result<(), Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         let held = core.with(*id, |side| side.held());
         core.with(*id, |side| {
             let all = held.iter().try_for_each(|rank| side.machine.unlock(*rank));
@@ -514,10 +528,10 @@ impl Window {
     /// # Errors
     /// A rank is lost or late, or work under way still uses the memory.
     pub fn free(mut self) -> Result<weft_memory::Buffer, Error> {
-        self.place.core.wait_for(self.place.id, |side| side.has_nothing_under_way().then_some(()))?;
-        self.place.core.leave(self.place.id)?;
+        self.place.core.enter().wait_for(self.place.id, |side| side.has_nothing_under_way().then_some(()))?;
+        self.place.core.enter().leave(self.place.id)?;
         self.place.is_free = true;
-        self.place.core.release(self.word)?;
-        self.place.core.release(self.memory)
+        self.place.core.enter().release(self.word)?;
+        self.place.core.enter().release(self.memory)
     }
 }

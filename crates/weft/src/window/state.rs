@@ -453,7 +453,8 @@ mod tests {
     #[test]
     fn who_sends_without_end_before_its_epoch_ends_the_window_and_is_named() {
         two_ranks(|team, mut window| {
-            let (core, id) = (&window.place.core, window.place.id);
+            let (place, id) = (window.place.core.clone(), window.place.id);
+            let core = place.enter();
             if team.rank() == 1 {
                 let ended = core.wait_for(id, |_| None::<()>).unwrap_err();
                 assert!(ended.to_string().contains("rank 1"), "{ended}");
@@ -485,7 +486,7 @@ mod tests {
     #[test]
     fn bytes_are_counted_too_and_those_that_others_send_are_their_own() {
         two_ranks(|team, window| {
-            let (core, id) = (&window.place.core, window.place.id);
+            let (core, id) = (window.place.core.enter(), window.place.id);
             if team.rank() == 1 {
                 core.wait_for(id, |_| None::<()>).unwrap_err();
                 return;

@@ -7,7 +7,7 @@ use weft_wire::window::Notice;
 use super::operation::{Context, Gather, Operation, Post, Strided, StridedOp, atomics};
 use super::packed;
 use super::side::PostBuilder;
-use super::{Combine, Element, Error, Layout, LayoutError, Place, Window};
+use super::{Combine, Element, Error, Layout, LayoutError, Window};
 
 /// Blocks that are written by one request to the endpoint: it keeps its room for requests, and completes once.
 const PIECES: usize = 64;
@@ -154,7 +154,7 @@ impl Window {
         let bytes = packed_from(to, memory, from)?;
         match to.blocks() {
             [block] if bytes.len() <= Self::MESSAGE_BYTES && self.sends_messages() => {
-                let Place { core, id, .. } = &self.place;
+                let (core, id) = (self.place.core.enter(), &self.place.id);
                 core.begin(*id, rank, offset.wrapping_add(block.offset), Operation::Message(bytes))
             }
             _ => self.begin_strided(rank, offset, to, StridedOp::Put(bytes)),
@@ -191,7 +191,7 @@ impl Window {
     }
 
     fn begin_strided(&mut self, rank: usize, offset: u64, layout: &Layout, op: StridedOp) -> Result<Request, Error> {
-        let Place { core, id, .. } = &self.place;
+        let (core, id) = (self.place.core.enter(), &self.place.id);
         let packs = core.with(*id, |side| side.machine.is_open() && layout.is_finer_than(side.pack_below));
         let packed = packs && matches!(op, StridedOp::Put(_));
         let strided = Strided { layout: layout.clone(), op, packed };

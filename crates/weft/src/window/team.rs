@@ -3,7 +3,6 @@
 use core::fmt;
 use core::time::Duration;
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use weft_collective::{Collective, Kind as Collect};
@@ -14,6 +13,7 @@ use weft_window::CreateError;
 
 use super::core::{Core, GATHERED, Meanwhile, RECEIVES};
 use super::error::Error;
+use super::gate::Handle;
 use super::neighbourhood::{Rank, crowd};
 use super::state::{State, Surroundings};
 use super::{Place, Window, WindowOptions};
@@ -31,7 +31,9 @@ const MADE: u64 = 1 << 32;
 /// Connections open when they are needed. Dropping it closes the endpoint, when what was sent is delivered.
 #[derive(Clone)]
 pub struct Team {
-    core: Rc<Core>,
+    // Before the core, which closes it.
+    endpoint: Arc<Endpoint>,
+    core: Handle,
 }
 
 impl Team {
@@ -42,7 +44,7 @@ impl Team {
     pub fn new(context: &verbs::Context, group: &mut Group, attributes: &EndpointAttributes) -> Result<Self, Error> {
         let domain = context.allocate_protection_domain()?;
         let events = EventQueue::new(context)?;
-        let endpoint = Endpoint::open(&domain, attributes, Arc::new(events.clone()))?;
+        let endpoint = Arc::new(Endpoint::open(&domain, attributes, Arc::new(events.clone()))?);
         let told = group.all_gather(Rank::here(endpoint.address()).emit().as_bytes())?;
         let wrong = |rank| GroupError::Protocol(format!("what rank {rank} gives is no address of an endpoint"));
         let told = told.iter().enumerate().map(|(rank, text)| Rank::parse(text).ok_or_else(|| wrong(rank)));
@@ -69,30 +71,30 @@ impl Team {
             core.receive(index, vec![0; super::codec::length(GATHERED * (ranks + 1)).max(super::packed::MOST_BYTES)])?;
         }
         (0..ranks).filter(|&other| other != rank).try_for_each(|other| core.guard(other))?;
-        Ok(Self { core: Rc::new(core) })
+        Ok(Self { endpoint: Arc::clone(&core.endpoint), core: Handle::new(core, &context.opened) })
     }
 
     /// Which rank this is, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
-        self.core.rank
+        self.core.rank()
     }
 
     /// How many ranks there are.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.core.surroundings.peers.len()
+        self.core.size()
     }
 
     /// The endpoint that is this rank's. Its requests are the team's: do not post any.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.core.endpoint
+        &self.endpoint
     }
 
     #[cfg(test)]
-    pub(super) fn core(&self) -> &Core {
-        &self.core
+    pub(super) fn core(&self) -> super::gate::Inside<'_> {
+        self.core.enter()
     }
 
     /// Waits until all ranks have called it.
@@ -100,38 +102,26 @@ impl Team {
     /// # Errors
     /// A rank is lost, or has not come within [`Group::LIMIT`].
     pub fn barrier(&self) -> Result<(), Error> {
-        self.core.barrier()
+        self.core.enter().barrier()
     }
 
-    /// Takes what has come from others, and goes on with what they wait for: who computes for long calls it now and
-    /// then, so that those who ask whether this rank is alive get an answer.
+    /// Takes what has arrived from others, and does what they wait for. Where the NIC has no thread of its own
+    /// ([`Progress::Caller`](weft_nic::Progress::Caller)), a rank that computes for long calls it now and then, so that
+    /// ranks which probe it get an answer; else that thread does it.
     pub fn progress(&self) {
-        self.core.drain();
+        self.core.enter().drain();
     }
 
-    /// As [`Team::progress`], for a thread that does it while the one that otherwise uses the team computes: takes at
-    /// most `most` completions, and hands the NIC back to its own thread. Returns whether there may be more.
-    ///
-    /// A team belongs to one thread, so the application sees to it that no two use it at the same time.
-    pub fn progress_in_background(&self, most: usize) -> bool {
-        let is_left = self.core.drain_some(most);
-        if !is_left {
-            self.core.endpoint.watch();
-        }
-        is_left
-    }
-
-    /// Where its completions are read, to ask whether there are any ([`EventQueue::is_empty`]) and to hear of new ones
-    /// ([`EventQueue::on_completion`]). They are the team's: do not read any.
+    /// How often the NIC's thread has processed messages of its windows that no call took.
     #[must_use]
-    pub fn events(&self) -> &EventQueue {
-        &self.core.events
+    pub fn served_in_background(&self) -> u64 {
+        self.core.served()
     }
 
     /// Has `act` called again and again while a call of this team or its windows waits and nothing comes, with at most
-    /// `longest` between two calls: for what else must go on meanwhile in this thread. It must not use the team.
-    pub fn while_waiting(&self, longest: Duration, act: impl FnMut() + 'static) {
-        *self.core.meanwhile.borrow_mut() = Some(Meanwhile { longest, act: Box::new(act) });
+    /// `longest` between two calls: for other work of this thread. It must not use the team.
+    pub fn while_waiting(&self, longest: Duration, act: impl FnMut() + Send + 'static) {
+        *self.core.enter().meanwhile.borrow_mut() = Some(Meanwhile { longest, act: Box::new(act) });
     }
 
     /// Makes a window of which this rank's part has so many bytes, all zero. All ranks call it; lengths may differ.
@@ -156,14 +146,14 @@ impl Team {
     }
 
     fn make(&self, memory: Result<Buffer, Error>, bytes: u64, options: &WindowOptions) -> Result<Window, Error> {
-        let core = &self.core;
+        let core = self.core.enter();
         let id = core.state().next_id();
         let rights = Right::LOCAL_READ | Right::LOCAL_WRITE | Right::REMOTE_READ | Right::REMOTE_WRITE;
         let register = |memory| Ok(core.domain.register(memory, rights | Right::REMOTE_ATOMIC)?);
         let made = memory.and_then(register).and_then(|memory| {
             let word = core.domain.allocate(WORD, Right::LOCAL_WRITE | Right::REMOTE_ATOMIC)?;
             core.add(id, bytes, options)?;
-            Ok((memory, word, Place { core: Rc::clone(core), id, is_free: false }))
+            Ok((memory, word, Place { core: self.core.clone(), id, is_free: false }))
         });
         // Those that could not must say so, or the others would wait for them.
         let mine = match &made {

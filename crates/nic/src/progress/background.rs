@@ -1,0 +1,153 @@
+//! What a layer above the NIC does on the NIC's thread: its machine runs there while the application makes no call.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+
+use weft_base::Time;
+use weft_lock::{Mutex, Rank};
+
+/// A task of a layer above the NIC, which the NIC's thread runs between its turns ([`crate::Nic::add_background`]).
+pub trait Background: Send + Sync {
+    /// Does what is due. The thread holds no engine, so this may post and poll; it must not wait, also not for a thread
+    /// that waits in the NIC. With `callers_away` no calling thread has been in the NIC since its thread took it over.
+    ///
+    /// Returns after how long it must be called again if it is not called for before ([`crate::Nic::call_background`]);
+    /// `None`: all is done.
+    fn serve(&self, callers_away: bool) -> Option<Duration>;
+}
+
+/// [`Tasks::again_at`]: no task waits for a time.
+const NEVER: u64 = u64::MAX;
+
+/// The tasks of a NIC.
+pub(crate) struct Tasks {
+    tasks: Mutex<Vec<Arc<dyn Background>>>,
+    /// One was called for since the thread ran them last.
+    is_called: AtomicBool,
+    /// When one must run again, as [`Time`] in nanoseconds.
+    again_at: AtomicU64,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        let tasks = Mutex::new(Rank::Background, Vec::new());
+        Self { tasks, is_called: AtomicBool::new(false), again_at: AtomicU64::new(NEVER) }
+    }
+}
+
+impl Tasks {
+    pub(crate) fn add(&self, task: Arc<dyn Background>) {
+        self.tasks.lock().push(task);
+    }
+
+    /// Removes a task. When this returns, no thread is in it.
+    pub(crate) fn remove(&self, task: &Arc<dyn Background>) {
+        self.tasks.lock().retain(|one| !Arc::ptr_eq(one, task));
+    }
+
+    /// Calls for the tasks. Returns whether the thread must be woken: not if it was called before, nor by itself.
+    pub(crate) fn call(&self) -> bool {
+        !self.is_called.swap(true, Ordering::SeqCst) && !is_nic_thread()
+    }
+
+    /// Whether one was called for.
+    #[inline]
+    pub(crate) fn are_called(&self) -> bool {
+        self.is_called.load(Ordering::SeqCst)
+    }
+
+    /// Runs what is due. Returns how long the thread may sleep then, `None`: as long as it likes.
+    pub(crate) fn serve(&self, now: Time, callers_away: bool) -> Option<Duration> {
+        let again_at = self.again_at.load(Ordering::Relaxed);
+        if !self.are_called() && again_at > now.as_nanos() {
+            return (again_at != NEVER).then(|| Duration::from_nanos(again_at - now.as_nanos()));
+        }
+        self.is_called.store(false, Ordering::SeqCst);
+        let mut again: Option<Duration> = None;
+        let mut has_ended = false;
+        for task in self.tasks.lock().iter() {
+            match task.serve(callers_away) {
+                Some(after) => again = Some(again.map_or(after, |soonest| soonest.min(after))),
+                None => has_ended = true,
+            }
+        }
+        let at = again.map_or(NEVER, |after| now.as_nanos().saturating_add(after.as_nanos() as u64));
+        self.again_at.store(at, Ordering::Relaxed);
+        // What it has posted may have changed when the engine must run next.
+        if has_ended { Some(Duration::ZERO) } else { again }
+    }
+}
+
+thread_local! {
+    static IS_NIC_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread is a thread of a NIC from now on.
+pub(crate) fn mark_nic_thread() {
+    IS_NIC_THREAD.set(true);
+}
+
+/// Whether the calling thread is a thread of a NIC: where it posts for a task it is no caller.
+pub(crate) fn is_nic_thread() -> bool {
+    IS_NIC_THREAD.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// Wants to run again after a while, as often as it is told.
+    #[derive(Default)]
+    struct Task {
+        runs: AtomicU32,
+        waits: AtomicU32,
+    }
+
+    impl Background for Task {
+        fn serve(&self, _: bool) -> Option<Duration> {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+            let waits = self.waits.load(Ordering::Relaxed);
+            self.waits.store(waits.saturating_sub(1), Ordering::Relaxed);
+            (waits > 0).then_some(Duration::from_millis(1))
+        }
+    }
+
+    #[test]
+    fn a_task_runs_when_it_is_called_for_and_when_its_time_has_come() {
+        let (tasks, task) = (Tasks::default(), Arc::new(Task::default()));
+        let at = |micros: u64| Time::from_nanos(micros * 1000);
+        let runs = || task.runs.load(Ordering::Relaxed);
+        let held: Arc<dyn Background> = Arc::clone(&task) as _;
+        tasks.add(Arc::clone(&held));
+        assert_eq!((tasks.serve(at(0), true), runs()), (None, 0));
+
+        assert!(tasks.call() && !tasks.call(), "the thread is woken once");
+        assert_eq!((tasks.serve(at(0), true), runs()), (Some(Duration::ZERO), 1), "the engine runs after it");
+        assert_eq!((tasks.serve(at(0), true), runs()), (None, 1));
+
+        task.waits.store(1, Ordering::Relaxed);
+        assert!(tasks.call());
+        assert_eq!(tasks.serve(at(0), false), Some(Duration::from_millis(1)));
+        assert_eq!((tasks.serve(at(400), false), runs()), (Some(Duration::from_micros(600)), 2));
+        assert_eq!((tasks.serve(at(1000), false), runs()), (Some(Duration::ZERO), 3));
+
+        tasks.remove(&held);
+        assert!(tasks.call());
+        assert_eq!((tasks.serve(at(2000), true), runs()), (None, 3));
+    }
+
+    #[test]
+    fn a_thread_of_the_nic_does_not_wake_itself() {
+        let tasks = Tasks::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                mark_nic_thread();
+                assert!(!tasks.call() && tasks.are_called());
+            });
+        });
+    }
+}
