@@ -3,11 +3,8 @@
 //! # What takes a receive
 //! | request of the peer | takes a receive here |
 //! |---|---|
-//! | [Send](super::WorkRequest::send), with or without [`solicited`](super::WorkRequest::solicited) or
-//! [`invalidate`](super::WorkRequest::invalidate) | one for each message, whatever its length; one without slices will
-//! do for a message without bytes |
-//! | [immediate data](super::WorkRequest::immediate), [Write with immediate data](super::WorkRequest::with_immediate) |
-//! one, of which no byte is used |
+//! | [Send](super::WorkRequest::send), with or without [`solicited`](super::WorkRequest::solicited) or [`invalidate`](super::WorkRequest::invalidate) | one for each message, whatever its length; one without slices will do for a message without bytes |
+//! | [immediate data](super::WorkRequest::immediate), [Write with immediate data](super::WorkRequest::with_immediate) | one, of which no byte is used |
 //! | Write, Read, atomic operations | none: the peer names the memory |
 //!
 //! Messages take receives in the order in which these were posted. A message that is longer than the receive that it
@@ -93,9 +90,11 @@
 //! let sender = domain.create_queue_pair(&completions, &QueuePairOptions::default())?;
 //! let receiver = domain.create_queue_pair(&completions, &QueuePairOptions::default())?;
 //!
-//! // The receives, before the connection is established; what they are worth, in the sender's memory. (The receiver
-//! learns // where that is by private data, as a rule.) let inbox = domain.allocate(8 * RECEIVES as usize,
-//! Access::LOCAL_WRITE)?; let place = |id: u64| inbox.slice(8 * id..8 * id + 8); for id in 0..RECEIVES {
+//! // The receives, before the connection is established; what they are worth, in the memory of the sender. (The
+//! // receiver learns where that is by private data, as a rule.)
+//! let inbox = domain.allocate(8 * RECEIVES as usize, Access::LOCAL_WRITE)?;
+//! let place = |id: u64| inbox.slice(8 * id..8 * id + 8);
+//! for id in 0..RECEIVES {
 //!     receiver.post_receive(id, &[place(id)?])?;
 //! }
 //! let granted = domain.allocate(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;

@@ -134,7 +134,7 @@ impl Drop for Leaving<'_> {
         if std::thread::panicking() {
             gate.has_failed.store(true, Ordering::Relaxed);
         }
-        fence(Ordering::SeqCst);
+        weft_lock::fence_behind_lock();
         if gate.has_arrived.load(Ordering::Relaxed)
             && !gate.core.is_locked()
             && gate.has_arrived.swap(false, Ordering::SeqCst)
