@@ -282,14 +282,15 @@ impl Connection {
         let dropped = ack.overflows.wrapping_sub(rail.peer_overflows);
         rail.peer_overflows = ack.overflows;
         self.counters.peer_overflows += u64::from(dropped);
+        // Without a newly acknowledged packet nothing shows when the marked ones were sent: the next acknowledgement of
+        // one brings their count again (RFC 9002 section A.7).
+        let Some(newest) = settled.first() else { return };
         let said = EcnCounts { ect0: ack.ecn.ect0, ect1: ack.ecn.ect1, ce: ack.ecn.ce };
         let marked = settled.iter().filter(|packet| packet.ect).map(Packet::numbers);
         let ce = rail.ecn.on_ack(ack.largest, said, marked);
-        if !settled.is_empty() {
-            rail.ecn.on_answered(rail.sent.next_number());
-        }
+        rail.ecn.on_answered(rail.sent.next_number());
         self.counters.congestion_marks += u64::from(ce);
-        if let Some(newest) = settled.first().filter(|newest| ce > 0 && rail.is_of_path(newest.number)) {
+        if ce > 0 && rail.is_of_path(newest.number) {
             rail.window.on_marked(ce, newest.sent, now);
         }
     }
@@ -490,6 +491,25 @@ mod tests {
     fn ack(largest: u64) -> Ack<'static> {
         let (ecn, more) = (ack::EcnCounts { ect0: 0, ect1: 0, ce: 0 }, ack::MoreRanges::default());
         Ack { rail: 0, largest, first: 0, delay_us: 0, ecn, credit: 1 << 20, overflows: 0, more }
+    }
+
+    /// RFC 9002 sections A.7 and B.7. Packet 2 has only a response, whose sender waits for no acknowledgement.
+    #[test]
+    fn a_mark_that_comes_with_nothing_new_cuts_with_the_next_acknowledgement() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let mut connection = connection();
+        connection.rails[0].ecn.on_sent_run(3, Duration::from_millis(100), at(1));
+        for bytes in [1200, 1200, 0, 1200] {
+            connection.rails[0].sent.push(&Leaving { now: at(1), bytes, ect: true, ..Leaving::default() });
+        }
+        let before = connection.rails[0].window.bytes();
+        let cases = [(1, 1, 0, false), (2, 1, 1, false), (3, 2, 1, true)];
+        for (number, ect0, ce, is_cut) in cases {
+            let ecn = ack::EcnCounts { ect0, ect1: 0, ce };
+            connection.on_ack(&Ack { ecn, ..ack(number) }, at(2));
+            assert_eq!(connection.rails[0].window.bytes() < before, is_cut, "packet {number}");
+            assert_eq!(connection.counters.congestion_marks, u64::from(is_cut), "packet {number}");
+        }
     }
 
     #[test]
