@@ -49,7 +49,8 @@ struct Curve {
 pub struct Cubic {
     settings: ControllerSettings,
     curve: Curve,
-    before: Option<Curve>,
+    /// As it was before the last cut; and the HyStart++ of a first slow start that this cut has ended.
+    before: Option<(Curve, Option<HyStart>)>,
     /// What was sent before this does not make the window grow (RFC 9002 section 7.3.2).
     recovery: Option<Time>,
     /// Since when the sender has not used the window: that time does not count (RFC 9438 section 5.8).
@@ -135,16 +136,18 @@ impl Cubic {
     /// Slow start ends where it is.
     pub(crate) fn leave_slow_start(&mut self) {
         if self.is_slow_start() {
-            self.curve.threshold = self.curve.window;
+            (self.curve.threshold, self.hystart) = (self.curve.window, None);
         }
     }
 
     /// RFC 9438 section 4.9.2. A window that has grown beyond what it was before the cut keeps its own curve: the epoch
-    /// of the earlier one began so long ago that it would let the window grow by half in each round trip.
+    /// of the earlier one began so long ago that it would let the window grow by half in each round trip. Where the cut
+    /// has ended the first slow start, this goes on, with what HyStart++ knew: the round that the cut has interrupted
+    /// lasts until the next one begins.
     fn undo(&mut self) {
-        let Some(before) = self.before.take() else { return };
+        let Some((before, hystart)) = self.before.take() else { return };
         if self.curve.window < before.window {
-            self.curve = before;
+            (self.curve, self.hystart) = (before, hystart);
         }
         self.recovery = None;
     }
@@ -152,7 +155,7 @@ impl Cubic {
     /// RFC 9438 sections 4.6 and 4.7.
     fn cut(&mut self, floor: u64, now: Time) {
         let curve = &mut self.curve;
-        self.before = Some(*curve);
+        self.before = Some((*curve, self.hystart.take()));
         let is_shrinking = curve.window < curve.plateau && curve.prior > 0;
         curve.plateau = if is_shrinking { part(curve.window, CONVERGENCE) } else { curve.window };
         curve.prior = curve.window;
@@ -160,7 +163,7 @@ impl Cubic {
         curve.window = self.settings.clamp(rest);
         curve.threshold = curve.window;
         curve.epoch = None;
-        (self.recovery, self.hystart, self.rest) = (Some(now), None, 0);
+        (self.recovery, self.rest) = (Some(now), 0);
     }
 
     /// RFC 9438 section 4.8: it begins anew, from the least window. The window before it is the last one before a cut
@@ -206,10 +209,7 @@ impl Cubic {
             Some(Phase::Conservative) => {
                 self.curve.window = self.curve.window.saturating_add(acked / HyStart::CSS_GROWTH_DIVISOR);
             }
-            Some(Phase::Over) => {
-                self.leave_slow_start();
-                self.hystart = None;
-            }
+            Some(Phase::Over) => self.leave_slow_start(),
         }
         // Beyond the threshold it is congestion avoidance's to grow.
         self.curve.window = self.curve.window.min(self.curve.threshold.max(self.settings.least()));

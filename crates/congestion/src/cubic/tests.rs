@@ -125,6 +125,33 @@ fn a_cut_for_nothing_is_taken_back_once() {
     assert_eq!(cubic.window(), 2 * DATAGRAM, "what began anew is not taken back");
 }
 
+/// RFC 9406 section 4.2: the slow start that an undone cut had interrupted ends where round trips grow, too.
+#[test]
+fn slow_start_that_goes_on_after_an_undone_cut_ends_where_round_trips_grow() {
+    let mut cubic = Cubic::new(settings(100));
+    let mut now = 0;
+    let mut round = |cubic: &mut Cubic, rtt: u64| {
+        for sample in 0..8 {
+            now += 1;
+            let feedback = acked(DATAGRAM, MS * u32::try_from(rtt).unwrap(), at(now));
+            cubic.on_feedback(&Feedback { round: sample == 0, ..feedback }, true);
+        }
+        now
+    };
+    round(&mut cubic, 10);
+    let cut_at = round(&mut cubic, 10);
+    cubic.on_feedback(&congested(at(cut_at)), true);
+    let undone_at = round(&mut cubic, 30);
+    cubic.on_feedback(&Feedback { now: at(undone_at), undo: true, ..Feedback::default() }, true);
+    round(&mut cubic, 20);
+    assert!(cubic.is_slow_start());
+    let before = cubic.window();
+    (0..4).for_each(|_| drop(round(&mut cubic, 20)));
+    assert_eq!(cubic.window() - before, 4 * 8 * DATAGRAM / HyStart::CSS_GROWTH_DIVISOR, "conservative");
+    round(&mut cubic, 20);
+    assert!(!cubic.is_slow_start(), "after five rounds");
+}
+
 /// RFC 9438 section 4.9.2: only a window below that before the cut gets its old curve back.
 #[test]
 fn a_window_that_has_outgrown_its_cut_keeps_its_curve() {
