@@ -32,6 +32,9 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// A new address of the peer is challenged this many times.
 const MAX_CHALLENGES: u8 = 5;
 
+/// An address that has not answered gets at most this many bytes for each that came from there (RFC 9000 section 8.1).
+const AMPLIFICATION: u64 = 3;
+
 /// The two addresses of a rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathAddress {
@@ -57,12 +60,27 @@ pub(crate) struct Candidate {
     least_wait: Duration,
     /// The address is proved, and the challenge is as large as the least datagram: does the path carry that?
     pub(crate) is_full: bool,
+    /// Bytes that may still be sent there, where the address is known from packets alone, whose source may be false.
+    allowed: Option<u64>,
 }
 
 impl Candidate {
     pub(crate) fn new(place: PathAddress, challenge: [u8; 8], initial_round_trip: Duration, now: Time) -> Self {
         let least_wait = RoundTrip::new(initial_round_trip).probe_timeout();
-        Self { place, challenge, due: now, left: MAX_CHALLENGES, asked: None, least_wait, is_full: false }
+        let (left, asked, is_full, allowed) = (MAX_CHALLENGES, None, false, None);
+        Self { place, challenge, due: now, left, asked, least_wait, is_full, allowed }
+    }
+
+    /// It may be sent nothing but what packets from there allow.
+    pub(crate) const fn limit(&mut self) {
+        self.allowed = Some(0);
+    }
+
+    /// A packet has come from an address.
+    pub(crate) fn on_packet(&mut self, from: PathAddress, bytes: usize) {
+        if let Some(allowed) = self.allowed.as_mut().filter(|_| self.place == from) {
+            *allowed += AMPLIFICATION * bytes as u64;
+        }
     }
 
     /// Sends the challenge, again after a probe timeout, and then after two each: of the rail's round trip, or the one
@@ -202,6 +220,15 @@ impl Rail {
     /// Whether it has a path, or may soon have one.
     pub(crate) fn is_used(&self) -> bool {
         self.place.is_some() || self.candidate.is_some()
+    }
+
+    /// Whether a packet with a challenge or a response may be sent to an address: it is sent if so.
+    pub(crate) fn allows(&mut self, to: PathAddress, bytes: usize) -> bool {
+        let candidate = self.candidate.as_mut().filter(|candidate| candidate.place == to);
+        let Some(allowed) = candidate.and_then(|candidate| candidate.allowed.as_mut()) else { return true };
+        let rest = allowed.checked_sub(bytes as u64);
+        *allowed = rest.unwrap_or(*allowed);
+        rest.is_some()
     }
 
     /// Whether it may carry data.

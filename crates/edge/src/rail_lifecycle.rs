@@ -167,18 +167,21 @@ impl Connection {
         opened
     }
 
-    /// A new packet was received from another address: the rail moves there only when a challenge was answered from
-    /// there.
-    pub(crate) fn seen_elsewhere(&mut self, index: usize, place: PathAddress, now: Time) {
+    /// A packet of `bytes` was received from another address: the rail moves there only when a challenge was answered
+    /// from there. An old one starts no challenge.
+    pub(crate) fn seen_elsewhere(&mut self, index: usize, place: PathAddress, packet: (bool, usize), now: Time) {
+        let (is_newest, bytes) = packet;
         // One at a time: a sender with many source addresses triggers no more challenges than one. A peer that has
         // moved on before the first was answered is not kept waiting for all of them (RFC 9000 section 8.2.4).
         let rail = &self.rails[index];
         let has_moved_on = |old: Candidate| rail.is_live() && old.is_overdue() && old.place != place;
-        let asks = rail.candidate.is_none_or(has_moved_on) && self.phase == Phase::Open;
+        let asks = is_newest && rail.candidate.is_none_or(has_moved_on) && self.phase == Phase::Open;
         // A packet that was in flight when its address was withdrawn does not bring it back.
         if asks && (index == 0 || self.is_offered(place)) {
             self.doubt(index, place, now);
+            self.rails[index].candidate.iter_mut().for_each(Candidate::limit);
         }
+        self.rails[index].candidate.iter_mut().for_each(|candidate| candidate.on_packet(place, bytes));
     }
 
     fn doubt(&mut self, index: usize, place: PathAddress, now: Time) {

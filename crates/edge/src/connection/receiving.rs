@@ -46,8 +46,8 @@ impl Connection {
         rail.tally.received_packets += 1;
         rail.tally.received_bytes += datagram.len() as u64;
         let place = PathAddress { local: meta.local, to: meta.from };
-        if newest && rail.place != Some(place) {
-            self.seen_elsewhere(index, place, now);
+        if rail.place != Some(place) {
+            self.seen_elsewhere(index, place, (newest, datagram.len()), now);
         }
         let outcome = self.frames(&packet, meta, sink);
         let rail = &mut self.rails[index];

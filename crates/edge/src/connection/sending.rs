@@ -27,6 +27,8 @@ pub(super) const MOST_ACK: usize = weft_wire::edge::ack::ACK_LENGTH + MAX_MORE_R
 
 /// Refusals in one packet.
 const MOST_REFUSALS: usize = 24;
+/// The length of a packet with a challenge or a response alone.
+const CHALLENGE_LENGTH: usize = HEADER_LENGTH + 1 + 8;
 /// The length of a confirmation.
 const CONFIRM_LENGTH: usize = 1 + weft_wire::edge::PROOF_LENGTH;
 
@@ -555,7 +557,7 @@ impl Connection {
     }
 
     /// Sends one frame to an address in a packet, padded to `size`, that needs no acknowledgement: the peer repeats its
-    /// request.
+    /// request. Nothing is sent where the address would get more than [`Rail::allows`].
     fn aside(
         &mut self,
         index: usize,
@@ -565,7 +567,8 @@ impl Connection {
         now: Time,
         out: &mut Batch,
     ) {
-        if out.is_full(size.unwrap_or(LEAST_PING)) {
+        let length = size.unwrap_or(CHALLENGE_LENGTH);
+        if out.is_full(length) || !self.rails[index].allows(place, length) {
             return;
         }
         self.make_room(index);
@@ -577,6 +580,7 @@ impl Connection {
             draft.to_end = true;
         }
         draft.eliciting = false;
+        debug_assert_eq!(draft.length(), length, "a challenge or a response alone");
         self.finish(draft, now, &mut out.datagrams);
     }
 }

@@ -315,6 +315,27 @@ fn challenge_to(world: &mut World, to: SocketAddr) -> Option<[u8; 8]> {
     })
 }
 
+/// RFC 9000 section 8.1: at most three times the bytes that came from there.
+#[test]
+fn an_address_that_has_not_answered_gets_three_times_what_came_from_it() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [10, 10], 3000, 5);
+    world.run_for(Duration::from_millis(50));
+    world.seen = Some((1, vec![]));
+    let (mut came, mut got) = (0, 0);
+    for round in 1..=3 {
+        let (ping, ask) = (forged(4999 + 2 * round, &Frame::Ping), forged(5000 + 2 * round, &Frame::Challenge([7; 8])));
+        for packet in if round < 3 { vec![ping] } else { vec![ping, ask] } {
+            came += packet.len();
+            world.inject(1, packet, address(9), address(1), Duration::ZERO);
+        }
+        world.run_for(Duration::from_secs(10));
+        let seen = std::mem::take(&mut world.seen.as_mut().expect("it is watched").1);
+        let sent: usize = seen.iter().filter(|(_, to)| *to == address(9)).map(|(bytes, _)| bytes.len()).sum();
+        got += sent;
+        assert!(sent > 0 && got <= 3 * came, "{got} bytes for {came} in round {round}");
+    }
+}
+
 /// RFC 9000 section 8.2.4: the new path may have a much longer round trip than the old one, of 0.1 ms here.
 #[test]
 fn a_longer_path_has_time_to_answer_a_challenge() {
