@@ -47,7 +47,7 @@ class Session:
     def wanted(self, name):
         return any(fnmatch.fnmatch(name, pattern) for pattern in self.arguments.case)
 
-    def run_alone(self, place, name, words, wanted, code=0, limit=LIMIT_S):
+    def run_alone(self, place, name, words, wanted, code=0, limit=LIMIT_S, unwanted=()):
         """A program that needs no peer."""
         name = f"{place.name}/{name}"
         if not self.wanted(name):
@@ -55,7 +55,7 @@ class Session:
         began = time.monotonic()
         job = Job(place.command(place.client, words), place.environment)
         ended = job.finish(limit, 1)
-        self.judge(name, began, [(job, ended)], wanted, (), code)
+        self.judge(name, began, [(job, ended)], wanted, unwanted, code)
 
     def run_pair(self, place, case):
         name = f"{place.name}/{case.name}"
