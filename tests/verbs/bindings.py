@@ -4,6 +4,7 @@ The crate makes its bindings of the sources of rdma-core that it contains: by cm
 a minute or more; what it has made stays in .cache.
 """
 
+import functools
 import glob
 import json
 import os
@@ -21,8 +22,9 @@ PACKAGES = {"cmake": "cmake", "pkg-config": "pkg-config", "gcc": "gcc",
 LIMIT_S = 900
 
 
+@functools.cache
 def build():
-    """The two programs, and why there are none."""
+    """The two programs, and why there are none. They are built once, for all carriers."""
     reason = packages.get(PACKAGES)
     if reason:
         return "", "", reason
