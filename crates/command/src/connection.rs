@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use weft::verbs::laboratory::{Laboratory, OutOfOrder};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Counters, Error, Extensions,
-    IncomingConnection, LinkSettings, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer,
-    OutOfOrder, PostError, ProtectionDomain, QueuePair, QueuePairOptions, Rails, RefusedStart, Settings, State, Status,
-    StreamError, WorkCompletion, WorkRequest,
+    IncomingConnection, LinkSettings, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer, PostError,
+    ProtectionDomain, QueuePair, QueuePairOptions, Rails, RefusedStart, Settings, State, Status, StreamError,
+    WorkCompletion, WorkRequest,
 };
 
 use crate::environment;
@@ -122,11 +123,10 @@ impl StreamOptions {
         Settings {
             start_timeout: self.timeout,
             progress: self.split.progress(self.progress).map_or(usual.progress, Into::into),
-            split: self.split.into(),
             engines: self.engines,
             rail_engines: self.engines,
             spin: self.spin.unwrap_or(usual.spin),
-            out_of_order: self.out_of_order,
+            laboratory: Laboratory { out_of_order: self.out_of_order, ..self.split.laboratory(self.progress) },
             rails: self.rails.clone().unwrap_or(usual.rails),
             ..usual
         }

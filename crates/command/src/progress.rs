@@ -2,7 +2,8 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use weft::verbs::{self, Coupling};
+use weft::verbs;
+use weft::verbs::laboratory::{self, Coupling, Laboratory};
 
 /// Who runs the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -38,20 +39,25 @@ impl Split {
     pub fn progress(self, named: Option<Progress>) -> Option<Progress> {
         named.or((self != Self::Host).then_some(Progress::Thread))
     }
+
+    /// What the NIC's laboratory is set to, with this split and who was `named`.
+    pub fn laboratory(self, named: Option<Progress>) -> Laboratory {
+        let selective_interrupt = named == Some(Progress::Summon);
+        Laboratory { split: self.into(), selective_interrupt, ..Laboratory::default() }
+    }
 }
 
 impl From<Progress> for verbs::Progress {
     fn from(progress: Progress) -> Self {
         match progress {
-            Progress::Caller => Self::Caller,
+            Progress::Caller | Progress::Summon => Self::Caller,
             Progress::Thread => Self::Thread,
             Progress::Hybrid => Self::Hybrid,
-            Progress::Summon => Self::Summon,
         }
     }
 }
 
-impl From<Split> for verbs::Split {
+impl From<Split> for laboratory::Split {
     fn from(split: Split) -> Self {
         match split {
             Split::Host => Self::Host,
@@ -68,8 +74,8 @@ mod tests {
 
     #[test]
     fn each_split_and_progress_of_the_library_has_a_name() {
-        let splits: Vec<verbs::Split> = Split::value_variants().iter().map(|split| (*split).into()).collect();
-        assert_eq!(splits, verbs::Split::ALL);
+        let splits: Vec<laboratory::Split> = Split::value_variants().iter().map(|split| (*split).into()).collect();
+        assert_eq!(splits, laboratory::Split::ALL);
         let progress: Vec<verbs::Progress> = Progress::value_variants().iter().map(|one| (*one).into()).collect();
         assert!(progress.contains(&verbs::Progress::default()), "{progress:?}");
     }
@@ -77,6 +83,8 @@ mod tests {
     #[test]
     fn a_split_brings_its_thread() {
         assert_eq!(Split::Host.progress(None), None);
+        assert_eq!(Split::Host.laboratory(None), Laboratory::default());
+        assert!(Split::Host.laboratory(Some(Progress::Summon)).selective_interrupt);
         assert_eq!(Split::Assist.progress(None), Some(Progress::Thread));
         let refused = Split::Assist.progress(Some(Progress::Hybrid));
         assert_eq!(refused, Some(Progress::Hybrid), "for the library to refuse");

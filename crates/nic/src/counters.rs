@@ -72,7 +72,7 @@ counters! {
     early_frames,
     /// Bytes that had to be kept before they could be placed. iWARP over Weft's own TCP: of FPDUs of which a part was
     /// missing, or that could not be placed before their turn. Edge: of segments that came before their turn, where
-    /// they are not placed then ([`OutOfOrder::Copy`](crate::OutOfOrder::Copy)).
+    /// they are not placed then ([`OutOfOrder::Copy`](crate::laboratory::OutOfOrder::Copy)).
     kept_bytes,
     /// Connections established.
     connections,

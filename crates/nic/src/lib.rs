@@ -65,7 +65,7 @@ pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
 pub use rail_report::{Out, RailReport, RailState};
 pub use settings::{
-    Coupling, FlowShare, Limits, NamedRails, OutOfOrder, ParseFlowShareError, ParseRailsError, Progress, Rails,
-    Settings, SettingsError, Split, Verify,
+    FlowShare, Limits, NamedRails, ParseFlowShareError, ParseRailsError, Progress, Rails, Settings, SettingsError,
+    Verify, laboratory,
 };
 pub use stream::{Stream, StreamWait};

@@ -1,6 +1,7 @@
 //! The NIC as the layers above hold it: they make queue pairs, connect and listen, post, and run the event loop.
 
 mod calling;
+mod laboratory;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::net::SocketAddr;
@@ -8,11 +9,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, DomainId, HostId, Random, Waker};
+use weft_base::{Clock, DomainId, HostId, Random};
 use weft_lock::{Mutex, Rank};
 use weft_memory::{Access, Registry};
 use weft_rdmap::{ReceiveRequest, SendRequest};
 
+use self::calling::Posting;
 use crate::callback::in_callback;
 use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
@@ -36,7 +38,7 @@ use crate::queues::queue_pair::{QueuePair, QueuePairAttributes};
 use crate::queues::receive_queue::ReceiveQueue;
 #[cfg(doc)]
 use crate::settings::Progress;
-use crate::settings::{Settings, Split};
+use crate::settings::Settings;
 
 /// A worker, on whose engine message endpoints stand.
 pub(crate) type Worker<N, C> = worker::Worker<N, C, EndpointEngine>;
@@ -77,8 +79,7 @@ struct Shared<N: Carrier, C: Clock> {
     queue_pairs: AtomicU32,
     next_number: AtomicU32,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Queue pairs whose callers have more of their stage to do ([`Split::Assist`]).
-    unfinished: Mutex<Vec<Arc<QueuePair>>>,
+    posting: Posting,
     process: fn() -> u64,
     maker: u64,
     host: Option<HostId>,
@@ -131,6 +132,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// When there is not a network for each engine.
     pub fn new(machine: NicParts<N, C>, settings: Settings) -> Result<Self, Error> {
         settings.check()?;
+        let posting = Posting::of(&settings);
         assert_eq!(machine.networks.len(), settings.engines, "a network for each engine");
         let NicParts { networks, clock, registry, seed, process, host, board } = machine;
         let common = Arc::new(Common::new(clock.clone(), settings.clone(), board));
@@ -161,7 +163,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             queue_pairs: AtomicU32::new(0),
             next_number: AtomicU32::new(1),
             threads: Mutex::new(Rank::Threads, Vec::new()),
-            unfinished: Mutex::new(Rank::Unfinished, Vec::new()),
+            posting,
             process,
             maker: process(),
             host,
@@ -210,14 +212,6 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             self.shared.workers.iter().for_each(|worker| sum += worker.command().counters);
         }
         sum
-    }
-
-    /// Sets what to wake when something has waited too long, with [`Progress::Summon`].
-    pub fn set_summons(&self, summons: Arc<dyn Waker>) {
-        if !self.is_owner_process() {
-            return;
-        }
-        self.shared.common.summons.set(summons);
     }
 
     /// Makes a completion queue with room for `capacity` completions.
@@ -450,7 +444,6 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             return self.post_waiting(queue_pair, request);
         }
         if request.operation.short_payload(MOST_PASSED).is_some()
-            && self.settings().split == Split::Host
             && let Some(place) = queue_pair.connection()
             && self.runs(place.worker)
             && let Some(result) = self.worker(place).post_short(place.key, queue_pair, request)
@@ -466,7 +459,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// them waits. ([`QueuePair::batch_doorbells`])
     fn post_waiting(&self, queue_pair: &Arc<QueuePair>, request: &SendRequest) -> Result<(), PostError> {
         let (first, waiting) = queue_pair.submit_waiting(&self.shared.registry, request)?;
-        let is_full = waiting >= DOORBELL_BATCH || self.settings().split != Split::Host;
+        let is_full = waiting >= DOORBELL_BATCH;
         match (first, queue_pair.connection()) {
             (_, Some(place)) if is_full => self.worker(place).start_on(place.key, self.runs(place.worker)),
             (Some(place), _) => {
@@ -490,25 +483,13 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
 
     /// Something was posted: the calling thread does its stage of it, or has the engine of this connection start on it.
     fn ring(&self, queue_pair: &Arc<QueuePair>, connection: Option<ConnectionHandle>) {
-        if self.settings().split == Split::Assist {
-            self.assist(queue_pair);
-        } else if let Some(place) = connection {
-            self.worker(place).start_on(place.key, self.runs(place.worker));
-        }
-    }
-
-    /// Lets the calling thread do its stage of [`Split::Assist`], and rings for the NIC's.
-    fn assist(&self, queue_pair: &Arc<QueuePair>) {
-        let Some(place) = queue_pair.connection() else { return };
-        // Before the connection is established there is nothing to assist, and the thread takes what was posted.
-        if queue_pair.assist(&self.shared.registry) || queue_pair.has_posted() {
-            self.worker(place).start_on(place.key, false);
-        }
-        if queue_pair.wants_assistance() {
-            let mut unfinished = self.shared.unfinished.lock();
-            if !unfinished.iter().any(|listed| Arc::ptr_eq(listed, queue_pair)) {
-                unfinished.push(Arc::clone(queue_pair));
-            }
+        let is_home = match &self.shared.posting {
+            Posting::Runs => connection.is_some_and(|place| place.worker == self.home()),
+            Posting::Rings => false,
+            Posting::Laboratory(unfinished) => return self.assist(queue_pair, unfinished),
+        };
+        if let Some(place) = connection {
+            self.worker(place).start_on(place.key, is_home);
         }
     }
 
@@ -560,7 +541,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
 
     /// Whether the calling thread runs this engine.
     fn runs(&self, worker: usize) -> bool {
-        self.settings().progress.caller_runs() && worker == self.home()
+        matches!(self.shared.posting, Posting::Runs) && worker == self.home()
     }
 
     /// The engine that the calling thread runs: threads are spread over them.
@@ -623,7 +604,7 @@ where
     /// # Errors
     /// The operating system has no thread for us.
     pub fn spawn(&self) -> std::io::Result<()> {
-        if !self.settings().progress.has_thread() {
+        if !self.settings().has_thread() {
             return Ok(());
         }
         let (runs, running) = mpsc::channel();

@@ -4,7 +4,10 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
+use self::laboratory::{Laboratory, Split};
 use crate::key::JobKey;
+
+pub mod laboratory;
 
 /// Which thread runs the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -22,10 +25,6 @@ pub enum Progress {
     /// comes back.
     #[default]
     Hybrid,
-    /// As `Caller`; and when something has waited for longer than [`Settings::away`] while the caller was away, the
-    /// NIC's thread calls for it ([`crate::Nic::set_summons`]), and does no more: the selective interrupt that
-    /// MPI-BIPng (Prylli, Geoffray, Tourancheau, Westrelin) weighed against matching on the NIC. For measurements.
-    Summon,
 }
 
 impl Progress {
@@ -48,36 +47,6 @@ impl Progress {
     }
 }
 
-/// Which stages of the iWARP path run on the calling thread, and which on the NIC's (Balaji et al., SC 2007:
-/// host-based, host-offloaded, host-assisted). The operating system's TCP/IP stands for that of the NIC in all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Split {
-    /// All of it on whichever thread runs the event loop, in as few passes over the bytes as there can be.
-    #[default]
-    Host,
-    /// The caller posts descriptors and takes completions; DDP, markers, CRC and the system calls are the NIC thread's.
-    Offload(Coupling),
-    /// The caller segments and works in the markers, in one copy that leaves holes for the CRCs, and takes completions.
-    /// The CRCs, the system calls, demultiplexing and placement are the NIC thread's.
-    Assist,
-}
-
-impl Split {
-    /// All of them, in the order of the papers' table.
-    pub const ALL: [Self; 4] =
-        [Self::Host, Self::Offload(Coupling::Coupled), Self::Offload(Coupling::Decoupled), Self::Assist];
-}
-
-/// How an offloading NIC gets the bytes and works in the markers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coupling {
-    /// At once: the piece up to the next marker is fetched, then the marker written, then the next piece fetched.
-    Coupled,
-    /// One after the other: a run of payload is fetched whole into memory of the NIC, and copied from there between the
-    /// markers.
-    Decoupled,
-}
-
 /// When the payload of a frame is copied to its final place, relative to the check of the frame's CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Verify {
@@ -90,25 +59,11 @@ pub enum Verify {
     LargeInPlace,
 }
 
-/// What becomes of a segment that comes before others that stand before it in the order of its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OutOfOrder {
-    /// It is placed at once.
-    #[default]
-    Place,
-    /// It is kept until all that stands before it is in place, and copied to its place then, which is one more copy of
-    /// it. For measurements: it is what a receiver has to do that cannot place what arrives out of order. Up to 1024
-    /// segments of a connection are kept; what arrives beyond that is left to come again. Edge only.
-    Copy,
-}
-
 /// Settings of a NIC.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Which thread runs the event loop.
     pub progress: Progress,
-    /// Which stage runs where. Other than [`Split::Host`] only with [`Progress::Thread`].
-    pub split: Split,
     /// How many engines share the connections, each with a thread of its own where [`Settings::progress`] has one: 1 to
     /// [`Settings::MOST_ENGINES`]. A connection belongs to one engine.
     pub engines: usize,
@@ -128,8 +83,6 @@ pub struct Settings {
     pub adaptive: bool,
     /// Placement before or after the CRC.
     pub verify: Verify,
-    /// Placement before or after what arrives late.
-    pub out_of_order: OutOfOrder,
     /// Frames whose ULPDU is at least this long, in bytes, are read straight into their final place.
     pub direct_threshold: u32,
     /// Payloads of a segment at least this long, in bytes, are sent from where they are; shorter ones are copied next
@@ -165,19 +118,19 @@ pub struct Settings {
     pub key: Option<JobKey>,
     /// Limits.
     pub limits: Limits,
+    /// Experiments of the literature, for measurements. By default none is made.
+    pub laboratory: Laboratory,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             progress: Progress::default(),
-            split: Split::default(),
             engines: 1,
             rail_engines: 1,
             away: Self::LONGEST_AWAY,
             adaptive: true,
             verify: Verify::default(),
-            out_of_order: OutOfOrder::default(),
             direct_threshold: 32 * 1024,
             gather_threshold: 2 * 1024,
             lend_threshold: 32 * 1024,
@@ -190,6 +143,7 @@ impl Default for Settings {
             flow_share: FlowShare::Coupled,
             key: None,
             limits: Limits::default(),
+            laboratory: Laboratory::default(),
         }
     }
 }
@@ -374,14 +328,18 @@ impl Settings {
     /// The longest [`Settings::away`].
     pub const LONGEST_AWAY: Duration = Duration::from_micros(200);
 
+    /// Whether the NIC has threads of its own: for all of its work, a part of it, or to interrupt callers.
+    #[must_use]
+    pub const fn has_thread(&self) -> bool {
+        self.progress.has_thread() || self.laboratory.selective_interrupt
+    }
+
     /// Whether the settings go together.
     ///
     /// # Errors
     /// What does not, and what would.
     pub fn check(&self) -> Result<(), SettingsError> {
-        if self.split != Split::Host && self.progress != Progress::Thread {
-            return Err(SettingsError::SplitNeedsThread { split: self.split, progress: self.progress });
-        }
+        self.laboratory.check(self.progress)?;
         if self.engines > 1 && !self.progress.is_automatic() {
             return Err(SettingsError::EnginesNeedThreads { engines: self.engines, progress: self.progress });
         }
@@ -406,6 +364,11 @@ pub enum SettingsError {
         /// The split.
         split: Split,
         /// The setting that was requested with it.
+        progress: Progress,
+    },
+    /// The NIC's thread interrupts callers that run the NIC, and only those.
+    InterruptNeedsCaller {
+        /// What was asked for beside it.
         progress: Progress,
     },
     /// A caller runs one engine; others need threads.
@@ -446,19 +409,6 @@ impl fmt::Display for Progress {
             Self::Caller => "caller",
             Self::Thread => "thread",
             Self::Hybrid => "hybrid",
-            Self::Summon => "summon",
-        })
-    }
-}
-
-/// In the words in which commands take it.
-impl fmt::Display for Split {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Host => "host",
-            Self::Offload(Coupling::Coupled) => "coupled",
-            Self::Offload(Coupling::Decoupled) => "decoupled",
-            Self::Assist => "assist",
         })
     }
 }
@@ -470,6 +420,11 @@ impl fmt::Display for SettingsError {
                 f,
                 "split {split} needs progress thread, for its stages on the NIC run on a thread of their own; progress \
                  is {progress}"
+            ),
+            Self::InterruptNeedsCaller { progress } => write!(
+                f,
+                "selective interrupts need progress caller, for the NIC's thread only interrupts callers; progress is \
+                 {progress}"
             ),
             Self::EnginesNeedThreads { engines, progress } => write!(
                 f,
@@ -530,17 +485,6 @@ impl Default for Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_stages_of_a_nic_need_its_thread() {
-        for split in Split::ALL {
-            for progress in [Progress::Caller, Progress::Thread, Progress::Hybrid, Progress::Summon] {
-                let settings = Settings { split, progress, ..Settings::default() };
-                let goes = split == Split::Host || progress == Progress::Thread;
-                assert_eq!(settings.check().is_ok(), goes, "{split:?} {progress:?}");
-            }
-        }
-    }
 
     #[test]
     fn numbers_out_of_range_are_refused_with_the_value() {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use weft_base::{Gather, MessageNumber, Random, Slice, Stag};
 use weft_memory::{Access, Region};
 use weft_mpa::{Extensions, MarkerSpacing, Offer};
-use weft_nic::{QueuePairAttributes, Settings, Split, Verify};
+use weft_nic::laboratory::Split;
+use weft_nic::{QueuePairAttributes, Settings, Verify};
 use weft_rdmap::{Operation, Payload, ReceiveRequest, RemoteTarget, RequestFlags, SendRequest};
 use weft_wire::ddp::{Header, Target};
 

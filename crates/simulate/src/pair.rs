@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use weft_base::{DomainId, Iwarp};
+use weft_nic::laboratory::{Laboratory, Split};
 use weft_nic::offer::Extensions;
 use weft_nic::{
-    CompletionQueue, MpaOffer, Offer, Progress, QueuePair, QueuePairAttributes, Settings, Split, State, WorkCompletion,
+    CompletionQueue, MpaOffer, Offer, Progress, QueuePair, QueuePairAttributes, Settings, State, WorkCompletion,
 };
 
 use crate::network::Tag;
@@ -53,7 +54,8 @@ impl Default for PairOptions {
 #[must_use]
 pub fn with_split(settings: Settings, split: Split) -> Settings {
     let progress = if split == Split::Host { settings.progress } else { Progress::Thread };
-    Settings { split, progress, ..settings }
+    let laboratory = Laboratory { split, ..settings.laboratory };
+    Settings { laboratory, progress, ..settings }
 }
 
 /// One end of a pair.

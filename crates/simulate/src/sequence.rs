@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use weft_base::{Gather, Slice};
 use weft_memory::{Access, Region};
 use weft_mpa::MarkerSpacing;
-use weft_nic::{Split, WorkCompletion};
+use weft_nic::WorkCompletion;
+use weft_nic::laboratory::Split;
 use weft_rdmap::{
     AtomicCode, InlineBytes, MAX_INLINE, Operation, Payload, ReceiveRequest, RemoteTarget, RequestFlags, SendRequest,
     Status,

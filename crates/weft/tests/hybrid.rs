@@ -40,7 +40,7 @@ fn kinds() -> [Kind; 2] {
 
 /// Those that any number of threads may use.
 fn every_kind() -> impl Iterator<Item = Kind> {
-    let others = [Progress::Thread, Progress::Caller, Progress::Summon].map(Kind::plain);
+    let others = [Kind::plain(Progress::Thread), Kind::plain(Progress::Caller), Kind::summoning()];
     let several = Kind { engines: 3, ..Kind::plain(Progress::Thread) };
     kinds().into_iter().chain(others).chain([several])
 }
@@ -426,7 +426,7 @@ fn the_nic_calls_for_an_application_that_is_away() {
     if let Some(role) = role() {
         return answer_messages(&role);
     }
-    let kind = Kind::plain(Progress::Summon);
+    let kind = Kind::summoning();
     let (pair, mut peer) = serve("the_nic_calls_for_an_application_that_is_away", kind);
     let calls = Arc::new(Calls::default());
     pair.context.set_summons(Arc::clone(&calls) as Arc<dyn Waker>);
@@ -455,7 +455,7 @@ fn the_nic_calls_for_nobody_when_nothing_waits() {
     if let Some(role) = role() {
         return answer_messages(&role);
     }
-    let kind = Kind::plain(Progress::Summon);
+    let kind = Kind::summoning();
     let (pair, mut peer) = serve("the_nic_calls_for_nobody_when_nothing_waits", kind);
     // The start-up is over when the first message of the peer is here.
     peer.tell("write");

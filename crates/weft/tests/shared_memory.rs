@@ -23,7 +23,7 @@ use weft::verbs::{
 const SIZES: [usize; 8] = [0, 1, 8, MAX_INLINE, 4000, 64 << 10, 128 << 10, 3_000_003];
 
 fn kinds() -> impl Iterator<Item = Kind> {
-    let plain = [Progress::Hybrid, Progress::Thread, Progress::Summon].map(Kind::plain);
+    let plain = [Kind::plain(Progress::Hybrid), Kind::plain(Progress::Thread), Kind::summoning()];
     Kind::paths().chain(plain)
 }
 

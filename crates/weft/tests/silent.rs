@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use common::{ALL, End, Kind, PATIENCE, pattern};
 use nix::sys::resource::{UsageWho, getrusage};
 use process::{Process, hear, role, say};
+use weft::verbs::laboratory::Split;
 use weft::verbs::{
     ConnectOptions, Context, ListenOptions, MemoryRegion, Progress, ProtectionDomain, QueuePairOptions, RemoteMemory,
-    Split, Stag, WorkRequest,
+    Stag, WorkRequest,
 };
 
 /// Bytes that are written and read.
@@ -48,7 +49,7 @@ const PASTIMES: [Pastime; 3] = [Pastime::Sleeping, Pastime::Computing, Pastime::
 
 /// Each in which the NIC moves by itself.
 fn kinds() -> Vec<Kind> {
-    let splits = Split::ALL.into_iter().map(|split| Kind { split, ..Kind::plain(Progress::Thread) });
+    let splits = Split::ALL.into_iter().map(|split| Kind::plain(Progress::Thread).with_split(split));
     let several = [Progress::Hybrid, Progress::Thread].map(|progress| Kind { engines: 3, ..Kind::plain(progress) });
     [Kind::plain(Progress::Hybrid)].into_iter().chain(splits).chain(several).collect()
 }

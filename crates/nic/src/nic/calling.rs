@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weft_base::{Clock, Time};
 
 use super::Nic;
+use super::laboratory::Unfinished;
 use crate::callback::{self, in_callback};
 use crate::ids::Runner;
 use crate::lower::Carrier;
@@ -16,35 +17,50 @@ use crate::progress::background::Background;
 use crate::progress::worker::Ran;
 #[cfg(doc)]
 use crate::settings::Progress;
-use crate::settings::Split;
+use crate::settings::Settings;
+
+/// What a calling thread does for what it has posted, and when a poll was empty: one choice for the life of a NIC.
+pub(super) enum Posting {
+    /// It runs the event loop.
+    Runs,
+    /// It rings for the NIC's thread.
+    Rings,
+    /// It has a stage of the way out, and rings for the NIC's.
+    Laboratory(Unfinished),
+}
+
+impl Posting {
+    pub(super) fn of(settings: &Settings) -> Self {
+        match Unfinished::of(settings) {
+            Some(unfinished) => Self::Laboratory(unfinished),
+            None if settings.progress.caller_runs() => Self::Runs,
+            None => Self::Rings,
+        }
+    }
+}
 
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
-    /// Called when a poll was empty: runs one turn, or the caller's stage with [`Split::Assist`]. Returns whether
-    /// anything was done.
+    /// Called when a poll was empty: does the calling thread's part of a turn. Returns whether anything was done.
     pub fn progress_as_caller(&self) -> bool {
         if !self.is_callable() {
             return false;
         }
+        if let Posting::Runs = self.shared.posting {
+            return self.progress();
+        }
         self.want();
-        match self.settings().split {
-            Split::Assist => self.finish_one(),
-            _ => self.settings().progress.caller_runs() && self.progress(),
+        match &self.shared.posting {
+            Posting::Laboratory(unfinished) => self.finish_one(unfinished),
+            Posting::Runs | Posting::Rings => false,
         }
     }
 
     /// The calling thread waits. Threads of the NIC that do all the work spin then; which of them it waits for is not
     /// known.
     fn want(&self) {
-        if !self.settings().progress.caller_runs() {
+        if !matches!(self.shared.posting, Posting::Runs) {
             self.shared.workers.iter().for_each(|worker| worker.want());
         }
-    }
-
-    /// Continues where a post had left some of the caller's stage.
-    fn finish_one(&self) -> bool {
-        let Some(queue_pair) = self.shared.unfinished.lock().pop() else { return false };
-        self.assist(&queue_pair);
-        true
     }
 
     /// Runs the event loop for one turn, if no other thread does. Returns whether anything

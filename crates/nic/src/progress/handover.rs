@@ -136,8 +136,6 @@ pub(crate) enum Event {
     Woken,
     /// It has taken over from callers.
     TakenOver,
-    /// It has called for them.
-    Called,
 }
 
 /// The state of the hand-over of one engine.
@@ -314,6 +312,11 @@ impl<F: Flag> Handover<F> {
     /// There is nothing to do: packets shall end the sleep that follows. `None` when there is something all the same.
     pub(super) fn guard<H: EngineGuard>(&self, hold: &mut H, watch: &dyn Watch) -> Option<Option<Duration>> {
         hold.arm();
+        self.guard_armed(hold, watch)
+    }
+
+    /// The same where everything is armed.
+    pub(super) fn guard_armed<H: EngineGuard>(&self, hold: &mut H, watch: &dyn Watch) -> Option<Option<Duration>> {
         watch.set_packets(true);
         let longest = hold.may_sleep();
         // A caller that comes from here on switches them off itself.

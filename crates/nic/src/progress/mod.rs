@@ -3,5 +3,5 @@
 
 pub(crate) mod background;
 pub(crate) mod handover;
-mod selective_interrupt;
+mod laboratory;
 pub(crate) mod worker;

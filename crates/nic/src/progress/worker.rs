@@ -20,10 +20,10 @@ use crate::policy::constants::{LONGEST_INTERVAL, TIMERS_PER_INTERVAL};
 use crate::policy::{Next, SpinHistory, SpinPolicy, TakeOver, WaiterHint, YieldPolicy};
 use crate::progress::background::{self, Tasks};
 use crate::progress::handover::{EngineGuard, EngineSlot, Event, Flag as _, Handover, SomethingToDo};
-use crate::progress::selective_interrupt::Summons;
+use crate::progress::laboratory::Summons;
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
-use crate::settings::{Progress, Settings};
+use crate::settings::Settings;
 
 /// No processor, and no thread.
 const NONE: u32 = u32::MAX;
@@ -312,7 +312,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
 
     /// Whether callers and a thread of the NIC take turns.
     fn shares(&self) -> bool {
-        self.common.settings.progress.caller_runs() && self.common.settings.progress.has_thread()
+        self.common.settings.progress.caller_runs() && self.common.settings.has_thread()
     }
 
     /// What it costs to set a timer: hardly anything on a machine of its own, many microseconds in some virtual ones.
@@ -338,9 +338,10 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
         background::mark_nic_thread();
         let interval = self.cost_of_a_timer().saturating_mul(TIMERS_PER_INTERVAL).min(LONGEST_INTERVAL);
         self.handover.policy().set_longest_interval(interval);
-        match self.common.settings.progress {
-            Progress::Summon => self.serve_by_calling(),
-            _ => self.handover.serve(self, &*self.watch),
+        if self.common.settings.laboratory.selective_interrupt {
+            self.serve_by_calling();
+        } else {
+            self.handover.serve(self, &*self.watch);
         }
     }
 }
@@ -410,6 +411,13 @@ pub(crate) struct WorkerGuard<'a, N: Carrier, C: Clock, U: EngineClient> {
     spin_policy: SpinPolicy<'a>,
 }
 
+impl<N: Carrier, C: Clock, U: EngineClient> WorkerGuard<'_, N, C, U> {
+    /// The engine.
+    pub(super) fn engine(&mut self) -> &mut Engine<N, C, U> {
+        &mut self.held
+    }
+}
+
 impl<N: Carrier, C: Clock, U: EngineClient> EngineGuard for WorkerGuard<'_, N, C, U> {
     fn turn(&mut self) -> bool {
         let progress = self.held.turn();
@@ -421,12 +429,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> EngineGuard for WorkerGuard<'_, N, C
     }
 
     fn arm(&mut self) {
-        // When it wakes without a packet it calls the application, for which the low-water mark is no reason.
-        if self.worker.common.settings.progress == Progress::Summon {
-            self.held.arm_all()
-        } else {
-            self.held.arm_low_water()
-        }
+        self.held.arm_low_water();
     }
 
     fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
@@ -449,7 +452,6 @@ impl<N: Carrier, C: Clock, U: EngineClient> EngineGuard for WorkerGuard<'_, N, C
                 counters.wake_ups += 1;
             }
             Event::TakenOver => counters.take_overs += 1,
-            Event::Called => counters.summons += 1,
         }
     }
 }

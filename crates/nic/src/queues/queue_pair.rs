@@ -2,6 +2,7 @@
 //! here.
 
 mod batching;
+pub(crate) mod laboratory;
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use weft_lock::{Mutex, Rank};
 use weft_memory::{Access, LocalRight, Registry};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status, Stream};
 
+use self::laboratory::CallerSide;
 use crate::error::{ConnectionError, PostError};
 use crate::ids::State;
 use crate::ids::UpperId;
@@ -43,14 +45,6 @@ pub struct QueuePairAttributes {
     pub shared_receives: Option<Arc<ReceiveQueue>>,
 }
 
-/// The stage of [`Split::Assist`](crate::Split::Assist) that a calling thread does when it posts.
-pub(crate) trait CallerStage: Send + Sync {
-    /// Does as much as there is room for. Returns whether the NIC's thread must be woken.
-    fn work(&self, queue_pair: &QueuePair, registry: &Registry) -> bool;
-    /// Whether a calling thread that has time should go on.
-    fn is_unfinished(&self) -> bool;
-}
-
 struct Submission {
     requests: VecDeque<SendRequest>,
     connection: Option<ConnectionHandle>,
@@ -61,7 +55,6 @@ struct Submission {
 struct Life {
     info: Option<Arc<ConnectionInfo>>,
     error: Option<ConnectionError>,
-    caller_stage: Option<Arc<dyn CallerStage>>,
     events: Option<Arc<EventSource>>,
 }
 
@@ -97,8 +90,8 @@ pub struct QueuePair {
     receive_wait: AtomicU64,
     /// With this many requests under way, short ones that are posted wait for the next poll.
     batches_from: AtomicUsize,
-    /// The calling thread has a stage of the way out.
-    assists: AtomicBool,
+    /// A stage of the way out that the calling thread has.
+    laboratory: CallerSide,
     life: Mutex<Life>,
     event_count: Arc<EventCount>,
 }
@@ -153,8 +146,8 @@ impl QueuePair {
             peer_rights: AtomicU8::new(Access::all().bits()),
             receive_wait: AtomicU64::new(0),
             batches_from: AtomicUsize::new(usize::MAX),
-            assists: AtomicBool::new(false),
-            life: Mutex::new(Rank::QueuePairLife, Life { info: None, error: None, caller_stage: None, events: None }),
+            laboratory: CallerSide::default(),
+            life: Mutex::new(Rank::QueuePairLife, Life { info: None, error: None, events: None }),
             event_count,
         }
     }
@@ -513,27 +506,6 @@ impl QueuePair {
         self.has_posted.load(Ordering::Acquire)
     }
 
-    /// The caller's stage, where the caller has one.
-    pub(crate) fn set_caller_stage(&self, stage: Arc<dyn CallerStage>) {
-        self.assists.store(true, Ordering::Release);
-        self.life.lock().caller_stage = Some(stage);
-    }
-
-    /// Lets the calling thread do its stage. Returns whether the NIC's thread must be woken.
-    pub(crate) fn assist(&self, registry: &Registry) -> bool {
-        if !self.assists.load(Ordering::Acquire) {
-            return false;
-        }
-        let caller_stage = self.life.lock().caller_stage.clone();
-        caller_stage.is_some_and(|caller_stage| caller_stage.work(self, registry))
-    }
-
-    /// Whether the calling thread has more of its stage to do.
-    pub(crate) fn wants_assistance(&self) -> bool {
-        self.assists.load(Ordering::Acquire)
-            && self.life.lock().caller_stage.as_ref().is_some_and(|caller_stage| caller_stage.is_unfinished())
-    }
-
     /// Hands what was posted to the stream. Returns whether there was anything.
     pub(crate) fn move_posted(&self, stream: &mut Stream, registry: &Registry) -> bool {
         stream.set_peer_rights(self.peer_rights());
@@ -625,8 +597,7 @@ impl QueuePair {
                 self.complete_receive(flushed(request.id, CompletionKind::Receive));
             }
         }
-        self.assists.store(false, Ordering::Release);
-        self.life.lock().caller_stage = None;
+        self.laboratory.end();
         let ends = self.on(event);
         self.send_completions.connection_ended(self.number);
         if ends {

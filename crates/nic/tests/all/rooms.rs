@@ -162,3 +162,64 @@ fn neither_the_engine_nor_the_seam_names_a_lower_layer() {
     }
     assert!(wrong.is_empty() && files.len() > 20, "what is above any lower layer knows none: {wrong:#?}");
 }
+
+/// The product's files that name the laboratory, how often, and for what.
+const DOORS: [(&str, usize, &str); 12] = [
+    ("lib.rs", 1, "the settings are public"),
+    ("settings.rs", 9, "they are checked"),
+    ("nic.rs", 2, "what a thread does that posts: chosen when a NIC begins"),
+    ("nic/calling.rs", 4, "the choice"),
+    ("progress/mod.rs", 1, "has the folder"),
+    ("progress/worker.rs", 2, "the life of the NIC's thread: chosen when it begins"),
+    ("queues/queue_pair.rs", 5, "the caller's stage of a connection: set when that is established"),
+    ("lower/mpa/mod.rs", 9, "what is made of the bytes: chosen when a connection is established"),
+    ("lower/edge/mod.rs", 1, "has the folder"),
+    ("lower/edge/startup.rs", 2, "what becomes of segments: chosen when a connection is established"),
+    ("lower/edge/state.rs", 3, "the choice"),
+    ("lower/edge/receiving.rs", 2, "follows it"),
+];
+
+/// Whether a file belongs to the laboratory: it lies in a folder of this name, or has it.
+fn is_laboratory(inside: &Path) -> bool {
+    inside.components().any(|part| Path::new(part.as_os_str()).file_stem().is_some_and(|stem| stem == "laboratory"))
+}
+
+/// The words of some code.
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
+}
+
+/// The functions and methods that some code defines.
+fn functions(code: &str) -> BTreeSet<String> {
+    code.match_indices("fn ")
+        .filter_map(|(at, found)| words(&code[at + found.len()..]).next().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn the_product_names_the_laboratory_only_where_something_begins() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files: Vec<(PathBuf, String)> = sources(&root)
+        .into_iter()
+        .map(|path| (path.strip_prefix(&root).expect("below the root").to_owned(), path))
+        .map(|(inside, path)| (inside, code(&fs::read_to_string(path).expect("a source file"))))
+        .collect();
+    let (laboratory, product): (Vec<_>, Vec<_>) = files.iter().partition(|(inside, _)| is_laboratory(inside));
+    assert!(laboratory.len() > 10 && product.len() > 100, "{} files of {}", laboratory.len(), files.len());
+    // What is a method of the product's types can be called without its folder's name.
+    let of_product: BTreeSet<String> = product.iter().flat_map(|(_, code)| functions(code)).collect();
+    let own: BTreeSet<String> = laboratory.iter().flat_map(|(_, code)| functions(code)).collect();
+    let own: BTreeSet<&String> = own.difference(&of_product).collect();
+    let mut wrong = Vec::new();
+    for (inside, code) in &product {
+        let name = inside.to_string_lossy();
+        let count = words(code).filter(|word| word.to_lowercase().contains("laboratory")).count();
+        let door = DOORS.iter().find(|(door, _, _)| *door == name);
+        if count != door.map_or(0, |(_, count, _)| *count) {
+            wrong.push(format!("{name} names it {count} times"));
+        }
+        let called = own.iter().filter(|method| door.is_none() && code.contains(&format!(".{method}(")));
+        wrong.extend(called.map(|method| format!("{name} calls {method}")));
+    }
+    assert!(wrong.is_empty(), "take the decision where something begins, by a variant of a state: {wrong:#?}");
+}

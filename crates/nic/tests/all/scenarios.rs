@@ -3,7 +3,8 @@
 //! A failure names its seed.
 
 use weft_base::Random;
-use weft_nic::{Settings, Split, Verify};
+use weft_nic::laboratory::Split;
+use weft_nic::{Settings, Verify};
 use weft_simulate::{MessageScenario, Scenario, run_hostile, run_sequence};
 
 #[test]

@@ -18,7 +18,8 @@ use core::time::Duration;
 
 use weft_base::{Edge, Time};
 use weft_emulate::Loss;
-use weft_nic::{OutOfOrder, Progress, Rails, Settings};
+use weft_nic::laboratory::OutOfOrder;
+use weft_nic::{Progress, Rails, Settings};
 use weft_simulate::{HelperThreads, MessageScenario, PacketBehaviour, Scenario};
 
 use crate::seeds::seeds;
@@ -127,7 +128,7 @@ fn everything_happens_where_segments_are_kept_until_their_turn() {
     for seed in seeds(60) {
         let mut scenario = varied(seed);
         scenario.options.networks = if seed % 3 == 0 { 0 } else { networks(seed) };
-        scenario.options.settings.out_of_order = OutOfOrder::Copy;
+        scenario.options.settings.laboratory.out_of_order = OutOfOrder::Copy;
         for packets in [PacketBehaviour::default(), PacketBehaviour::of_seed(seed)] {
             kept += Scenario { packets, ..scenario.clone() }.run_over::<Edge>().unwrap().kept_bytes;
         }

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use weft_base::{Edge, Gather, Slice};
 use weft_memory::{Access, Region};
-use weft_nic::{OutOfOrder, Rails};
+use weft_nic::Rails;
+use weft_nic::laboratory::OutOfOrder;
 use weft_rdmap::{Operation, Payload, ReceiveRequest, RequestFlags, SendRequest, Status};
 use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, World};
 
@@ -39,7 +40,7 @@ impl Case {
         let depth = self.sends.max(self.receives as u32);
         let mut options = PairOptions { depth, networks: self.networks, ..PairOptions::default() };
         options.settings.rails = if self.networks > 1 { Rails::All { flows: 2 } } else { Rails::One };
-        options.settings.out_of_order = if self.copies { OutOfOrder::Copy } else { OutOfOrder::Place };
+        options.settings.laboratory.out_of_order = if self.copies { OutOfOrder::Copy } else { OutOfOrder::Place };
         // Losses in bursts may take many hellos in a row.
         options.settings.start_timeout = Duration::from_secs(60);
         let pair = Pair::unconnected(&world, &options);

@@ -8,9 +8,8 @@ use std::time::Duration;
 use weft_base::{Gather, MessageNumber, Slice, Stag};
 use weft_memory::{Access, Region};
 use weft_mpa::{Extensions, MarkerSpacing, Offer};
-use weft_nic::{
-    CompletionQueue, ConnectionError, Listener, QueuePair, QueuePairAttributes, Settings, Split, State, Verify,
-};
+use weft_nic::laboratory::Split;
+use weft_nic::{CompletionQueue, ConnectionError, Listener, QueuePair, QueuePairAttributes, Settings, State, Verify};
 use weft_rdmap::{ReceiveRequest, Status, StreamError, Violation};
 use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World, offer_of, with_split};
 use weft_wire::ddp::{Header, Target};

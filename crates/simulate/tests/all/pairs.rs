@@ -1,7 +1,8 @@
 //! Pairs of real NICs in virtual time. A failure names its seed.
 
 use weft_mpa::MarkerSpacing;
-use weft_nic::{Offer, Settings, Split, Verify};
+use weft_nic::laboratory::Split;
+use weft_nic::{Offer, Settings, Verify};
 use weft_simulate::{Behaviour, Break, Scenario, Segments};
 
 use crate::seeds::seeds;

@@ -4,7 +4,8 @@
 use core::time::Duration;
 
 use weft_base::IwarpOrEdge;
-use weft_nic::{Progress, Split, Transport};
+use weft_nic::laboratory::Split;
+use weft_nic::{Progress, Transport};
 use weft_simulate::{RingBehaviour, Scenario};
 
 use crate::seeds::seeds;

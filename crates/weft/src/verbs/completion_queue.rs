@@ -151,9 +151,9 @@ impl CompletionQueue {
     /// nothing leaves it there, or hands it over again if a post has taken it back; the next one takes it back, for a
     /// thread that polls again does not sleep.
     ///
-    /// With [`Progress::Caller`] and [`Progress::Summon`] nobody runs the NIC while its only thread sleeps, so the
-    /// descriptor also becomes readable when any connection of the NIC has something to do: polling then may find
-    /// nothing. Time-outs of the NIC count only while it is run.
+    /// With [`Progress::Caller`] no thread runs the NIC while its only thread sleeps, so the descriptor also becomes
+    /// readable when any connection of the NIC has something to do: polling then may find nothing. Time-outs of the NIC
+    /// count only while it is run.
     pub fn arm(&self, arm: Arm) {
         self.queue.arm(arm);
         self.opened.hand_over(&self.handed_over);

@@ -11,9 +11,9 @@ use weft_driver::MonotonicClock;
 use weft_driver::board::{Board, Shape};
 use weft_link::{LinkNetwork, LinkSettings};
 use weft_memory::{Access, MemoryError, RegionAttributes, Registry, SliceList, unguessable_seed};
-use weft_nic::{CompletionSink, Counters, Error, Nic, NicParts, QueuePairAttributes, RailReport, Settings};
 #[cfg(doc)]
-use weft_nic::{Progress, Split};
+use weft_nic::Progress;
+use weft_nic::{CompletionSink, Counters, Error, Nic, NicParts, QueuePairAttributes, RailReport, Settings};
 
 use super::completion_queue::CompletionQueue;
 use super::connect::{ListenOptions, Listener};
@@ -159,15 +159,13 @@ impl Context {
     }
 
     /// Runs the NIC for one turn, if nobody else does. Only needed by programs that neither poll nor wait, with
-    /// [`Progress::Caller`] or [`Progress::Summon`].
-    /// Returns whether anything was done.
+    /// [`Progress::Caller`]. Returns whether anything was done.
     pub fn progress(&self) -> bool {
         self.nic().progress()
     }
 
-    /// Called when a poll was empty: runs one turn of the NIC, or the caller's stage with [`Split::Assist`]. Returns
-    /// whether anything was done. Cheaper than [`Context::progress`] where
-    /// threads of the NIC do everything.
+    /// Called when a poll was empty: does the calling thread's part of a turn of the NIC. Returns whether anything was
+    /// done. Cheaper than [`Context::progress`] where threads of the NIC do everything.
     pub fn progress_as_caller(&self) -> bool {
         self.nic().progress_as_caller()
     }
@@ -203,8 +201,9 @@ impl Context {
         self.nic().counters()
     }
 
-    /// Sets whom to wake when something has waited for longer than [`Settings::away`] while no thread was in the NIC,
-    /// with [`Progress::Summon`]. The one who is woken should poll, wait, or call [`Context::progress`].
+    /// Sets what to wake when something has waited for longer than [`Settings::away`] while no thread was in the NIC,
+    /// with [`Laboratory::selective_interrupt`](super::laboratory::Laboratory::selective_interrupt). The thread that is
+    /// woken should poll, wait, or call [`Context::progress`].
     pub fn set_summons(&self, summons: Arc<dyn Waker>) {
         self.nic().set_summons(summons);
     }

@@ -117,9 +117,9 @@ impl EventChannel {
     /// first empty poll leaves the NIC to that thread (and hands it over again if a post has taken it back); the second
     /// empty poll takes it back, because a caller that polls again does not sleep.
     ///
-    /// With [`Progress::Caller`](super::Progress::Caller) and [`Progress::Summon`](super::Progress::Summon) no thread
-    /// runs the NIC meanwhile, so the descriptor also becomes readable when any connection of the NIC has something to
-    /// do: polling then may find nothing. Time-outs of the NIC count only while it is run.
+    /// With [`Progress::Caller`](super::Progress::Caller) no thread runs the NIC meanwhile, so the descriptor also
+    /// becomes readable when any connection of the NIC has something to do: polling then may find nothing. Time-outs of
+    /// the NIC count only while it is run.
     pub fn arm(&self) {
         self.opened.hand_over(&self.handed_over);
     }

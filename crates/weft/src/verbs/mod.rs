@@ -83,8 +83,8 @@
 //! With [`Progress::Hybrid`] (the default) the calling thread runs the NIC while it posts, polls or waits, and a thread
 //! of the NIC carries on when the caller has been away for 200 us, or longer on a crowded machine (see
 //! [`Settings::away`]); with [`Progress::Caller`] nobody does then; with [`Progress::Thread`] that thread does all the
-//! work. [`Split`] says which stages of the path run on which side, for those who study that; [`Settings::engines`]
-//! spreads connections over cores.
+//! work. [`Settings::engines`] spreads connections over cores. [`Settings::laboratory`] is for those who study which
+//! stage of the path belongs on which thread.
 //!
 //! # Callbacks
 //! Code that the NIC calls ([`Completions::complete`](crate::endpoint::Completions::complete), what
@@ -122,10 +122,10 @@ pub use weft_nic::offer::{
     ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,
 };
 pub use weft_nic::{
-    Arm, ChannelEvent, CompletionSink, ConnectionError, ConnectionInfo, Counters, Coupling, Error, EventKind,
-    FlowShare, JobKey, Limits, NamedRails, Out, OutOfOrder, ParseFlowShareError, ParseRailsError, PostError,
-    PostFailure, Progress, QueuePairNumber, RailReport, RailState, Rails, RefusedStart, RequestInfo, Settings,
-    SettingsError, Split, State, Verify, WorkCompletion,
+    Arm, ChannelEvent, CompletionSink, ConnectionError, ConnectionInfo, Counters, Error, EventKind, FlowShare, JobKey,
+    Limits, NamedRails, Out, ParseFlowShareError, ParseRailsError, PostError, PostFailure, Progress, QueuePairNumber,
+    RailReport, RailState, Rails, RefusedStart, RequestInfo, Settings, SettingsError, State, Verify, WorkCompletion,
+    laboratory,
 };
 pub use weft_rdmap::{Closed, Completion, CompletionKind, MAX_INLINE, RequestFlags, Status, StreamError, Violation};
 pub use weft_wire::rdmap::AtomicCode;

@@ -159,8 +159,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn kinds() -> impl Iterator<Item = Kind> {
-    let plain = [Progress::Caller, Progress::Hybrid, Progress::Thread, Progress::Summon].map(Kind::plain);
-    plain.into_iter().chain([Kind { engines: 3, ..Kind::plain(Progress::Hybrid) }])
+    let plain = [Progress::Caller, Progress::Hybrid, Progress::Thread].map(Kind::plain);
+    plain.into_iter().chain([Kind::summoning(), Kind { engines: 3, ..Kind::plain(Progress::Hybrid) }])
 }
 
 /// The next message at a station. Where callers run the NICs, they run both.

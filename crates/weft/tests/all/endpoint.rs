@@ -11,7 +11,8 @@ use weft::endpoint::{
     Event, EventQueue, IoBuffer, Level, Match, MessageSettings, PeerId, ReceivePost, RemotePlace, SendPost,
     TransferPost,
 };
-use weft::verbs::{Access, Context, Coupling, Progress, ProtectionDomain, Split};
+use weft::verbs::laboratory::{Coupling, Split};
+use weft::verbs::{Access, Context, Progress, ProtectionDomain};
 
 /// Endpoints of one NIC, that all know each other.
 struct Group {
@@ -858,7 +859,7 @@ fn packets_pass_the_queues_by_where_one_thread_does_all_the_work() {
 
 #[test]
 fn packets_go_through_the_queues_where_the_work_is_split() {
-    let kind = Kind { split: Split::Offload(Coupling::Coupled), ..Kind::plain(Progress::Thread) };
+    let kind = Kind::plain(Progress::Thread).with_split(Split::Offload(Coupling::Coupled));
     let [packets, sent, received] = packets_of(&Group::new(kind, 2), 50);
     assert!(packets >= 100, "{packets}");
     assert_eq!([sent, received], [0, 0]);

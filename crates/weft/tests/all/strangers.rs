@@ -9,9 +9,10 @@ use weft::endpoint::{
     Address, Endpoint, EndpointAttributes, Event, EventQueue, JobKey, PeerId, ReceivePost, RemotePlace, SendPost,
     TransferPost,
 };
+use weft::verbs::laboratory::Split;
 use weft::verbs::{
     CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, ListenOptions, Progress,
-    ProtectionDomain, QueuePair, QueuePairOptions, ReadyKind, ReadyKinds, Settings, Split, StartError, StartReason,
+    ProtectionDomain, QueuePair, QueuePairOptions, ReadyKind, ReadyKinds, Settings, StartError, StartReason,
 };
 use weft_wire::message::{Confirmation, Hello, MAX_HELLO_LENGTH, Refusal};
 
@@ -222,7 +223,7 @@ fn endpoints_with_one_key_exchange_messages_and_reach_each_others_memory() {
             if split == Split::Assist && progress != Progress::Thread {
                 continue;
             }
-            let context = Kind { split, ..Kind::plain(progress) }.context();
+            let context = Kind::plain(progress).with_split(split).context();
             let domain = context.allocate_protection_domain().unwrap();
             let ends = [(); 2].map(|()| {
                 let events = EventQueue::new(&context).unwrap();

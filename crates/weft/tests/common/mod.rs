@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft::verbs::laboratory::{Laboratory, OutOfOrder, Split};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion, Progress, ProtectionDomain,
-    QueuePair, QueuePairOptions, Settings, Split, Status, WorkCompletion,
+    QueuePair, QueuePairOptions, Settings, Status, WorkCompletion,
 };
 
 /// Nothing here takes this long, on a machine that is busy with other things either; a test that waits in vain fails
@@ -30,7 +31,7 @@ pub(crate) const ALL: Access = Access::all();
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) progress: Progress,
-    pub(crate) split: Split,
+    pub(crate) laboratory: Laboratory,
     pub(crate) engines: usize,
     pub(crate) address: IpAddr,
 }
@@ -38,27 +39,39 @@ pub(crate) struct Kind {
 impl Kind {
     /// One engine that does everything, over IPv4.
     pub(crate) const fn plain(progress: Progress) -> Self {
-        Self { progress, split: Split::Host, engines: 1, address: IpAddr::V4(Ipv4Addr::LOCALHOST) }
+        let laboratory = Laboratory { split: Split::Host, selective_interrupt: false, out_of_order: OutOfOrder::Place };
+        Self { progress, laboratory, engines: 1, address: IpAddr::V4(Ipv4Addr::LOCALHOST) }
+    }
+
+    /// One whose thread calls for the thread that runs it.
+    pub(crate) const fn summoning() -> Self {
+        let plain = Self::plain(Progress::Caller);
+        Self { laboratory: Laboratory { selective_interrupt: true, ..plain.laboratory }, ..plain }
+    }
+
+    /// With this split.
+    pub(crate) const fn with_split(self, split: Split) -> Self {
+        Self { laboratory: Laboratory { split, ..self.laboratory }, ..self }
     }
 
     /// One of each way that bytes can take through a NIC.
     pub(crate) fn paths() -> impl Iterator<Item = Self> {
         Split::ALL.into_iter().map(|split| {
             let progress = if split == Split::Host { Progress::Caller } else { Progress::Thread };
-            Self { split, ..Self::plain(progress) }
+            Self::plain(progress).with_split(split)
         })
     }
 
     /// Each that there is, over this address.
     fn all(address: IpAddr) -> impl Iterator<Item = Self> {
-        let plain = [Progress::Hybrid, Progress::Thread, Progress::Summon].map(Self::plain);
+        let plain = [Self::plain(Progress::Hybrid), Self::plain(Progress::Thread), Self::summoning()];
         let several = [Progress::Hybrid, Progress::Thread].map(|progress| Self { engines: 3, ..Self::plain(progress) });
         Self::paths().chain(plain).chain(several).map(move |kind| Self { address, ..kind })
     }
 
     pub(crate) fn settings(self) -> Settings {
-        let Self { progress, split, engines, .. } = self;
-        Settings { progress, split, engines, ..Settings::default() }
+        let Self { progress, laboratory, engines, .. } = self;
+        Settings { progress, laboratory, engines, ..Settings::default() }
     }
 
     pub(crate) fn context(self) -> Context {

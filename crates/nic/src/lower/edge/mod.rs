@@ -8,13 +8,13 @@
 mod accepted;
 pub(super) mod acceptor;
 mod fences;
+mod laboratory;
 mod no_stream;
 pub(super) mod outbox;
 mod passing;
 mod path_table;
 mod rails;
 mod receiving;
-mod reorder_buffer;
 mod sending;
 mod startup;
 mod state;
@@ -32,7 +32,7 @@ use self::acceptor::EdgeAcceptor;
 use self::no_stream::NoStream;
 use self::outbox::Outbox;
 pub(super) use self::state::{Edge, Opening};
-use self::state::{Handed, Phase};
+use self::state::{Handed, Intake, Phase};
 use self::tx_batch::EdgeLeaving;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
@@ -138,7 +138,7 @@ impl<N: Network, S: AsMut<Outbox>> Setup<N, S> for Edge {
 impl<S: AsMut<Outbox>> Segments<S> for Edge {
     fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         let mut progress = self.take(Some(above), io);
-        self.handle_times(Some(above), io.now);
+        self.handle_times(Some(above), io);
         progress |= self.tell_sent(above, io);
         if let Some(error) = self.failure() {
             return Err(error.into());
@@ -166,7 +166,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
 
     fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
         let mut progress = self.take(Some(above), io);
-        self.handle_times(Some(above), io.now);
+        self.handle_times(Some(above), io);
         progress |= self.tell_sent(above, io);
         let failure = self.failure();
         let Some(running) = self.running() else { return Ok(Got::Nothing) };
@@ -177,7 +177,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         }
         // The end may have overtaken the word that all has arrived which was sent before.
         let is_heard = running.connection.acknowledged() == running.connection.next_position();
-        let is_whole = running.peer_closed && running.kept.as_ref().is_none_or(|kept| kept.is_empty());
+        let is_whole = running.peer_closed && running.intake.keeps_nothing();
         // What is acknowledged, but perhaps still in the hands of an engine that serves a port, is not told yet: to the
         // stream its requests would have failed.
         let is_told = !running.release.is_held();
@@ -185,12 +185,12 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
             // A peer closes when all that it has sent is in place: one that names an end which nothing has reached
             // has lost something, or lies.
             let is_complete = running.connection.peer_end() == Some(above.stream().next_position());
-            return Ok(Got::End { whole: is_complete || running.discards });
+            return Ok(Got::End { whole: is_complete || running.discards() });
         }
         if let Some(error) = failure {
             return Err(ReceiveError::Port(error));
         }
-        if running.discards {
+        if running.discards() {
             return Ok(Got::Over);
         }
         if running.is_closing {
@@ -232,7 +232,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
 
     fn clear_received(&mut self, _: &mut Io<'_, S>) {
         if let Some(running) = self.running() {
-            running.discards = true;
+            running.intake = Intake::Discard;
         }
     }
 
@@ -261,12 +261,12 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         if let Some(running) = self.running() {
             // No request waits for it any more.
             running.release.forget();
-            running.discards = true;
+            running.intake = Intake::Discard;
             running.is_closing = true;
             running.connection.hold_acks(false);
             running.connection.close();
         }
-        self.handle_times::<NoStream>(None, io.now);
+        self.handle_times(None::<&mut NoStream>, io);
         progress |= self.flush::<NoStream>(None, usize::MAX, io).is_ok_and(|sent| sent.progress);
         let is_over = self.running().is_none_or(|running| running.connection.is_over());
         match (is_over || self.failure().is_some(), progress) {

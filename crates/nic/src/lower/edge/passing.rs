@@ -34,7 +34,7 @@ impl Edge {
         let Some(payload) = operation.short_payload(MOST_PASSED) else { return false };
         let Phase::Running(running) = &mut self.phase else { return false };
         // A request with a fence was sent, and what it is to come before is not acknowledged.
-        if running.discards || running.fences.are_up(running.connection.acknowledged()) {
+        if running.discards() || running.fences.are_up(running.connection.acknowledged()) {
             return false;
         }
         let mut stream = above.stream();
@@ -113,7 +113,7 @@ impl Edge {
         let Phase::Running(running) = &mut self.phase else { return Passed::Not };
         let mut stream = above.stream();
         let Ok(most) = u32::try_from(most) else { return Passed::Not };
-        if running.discards || !stream.can_send_whole() {
+        if running.discards() || !stream.can_send_whole() {
             return Passed::Not;
         }
         // What is sent now sends all else with it, and is taken for all that there is.

@@ -11,21 +11,19 @@ use weft_wire::edge::Destination as For;
 use weft_wire::edge::frame::ddp_header_length;
 use weft_wire::edge::setup::reset_token;
 
+use super::laboratory::InOrder;
 use super::outbox::Outbox;
 use super::rails;
-use super::reorder_buffer::ReorderBuffer;
-use super::state::{Edge, Handed, Phase, Running};
+use super::state::{Edge, Handed, Intake, Phase, Running};
 use crate::lower::{DatagramRun, Io, ReceiveError, StreamSink};
 
 /// Hands segments up to a stream.
-struct SegmentSink<'a, 'b, A, S> {
-    above: &'a mut A,
-    io: &'a mut Io<'b, S>,
-    handed: &'a mut Handed,
+pub(super) struct SegmentSink<'a, 'b, A, S> {
+    pub(super) above: &'a mut A,
+    pub(super) io: &'a mut Io<'b, S>,
+    pub(super) handed: &'a mut Handed,
     /// The engine that serves the port has seen that the payload is good.
-    is_checked: bool,
-    /// What arrives before its turn is kept here, if it is not to be placed.
-    kept: Option<&'a mut ReorderBuffer>,
+    pub(super) is_checked: bool,
 }
 
 impl Edge {
@@ -35,7 +33,6 @@ impl Edge {
         mut above: Option<&mut A>,
         io: &mut Io<'_, impl AsMut<Outbox>>,
     ) -> bool {
-        self.try_kept(above.as_deref_mut(), io);
         let mut inbox = core::mem::take(&mut io.inbox);
         if inbox.is_empty() {
             return false;
@@ -45,7 +42,7 @@ impl Edge {
         let rails = &self.rails;
         let paths = rails.paths((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
-        let Running { connection, discards, took, kept, .. } = &mut **running;
+        let Running { connection, intake, took, .. } = &mut **running;
         *took = true;
         let (mut present, mut came_to) = (None, None);
         while let Some(DatagramRun { all, size }) = inbox.next_run() {
@@ -59,14 +56,17 @@ impl Edge {
             let mut rest = all.bytes;
             while !rest.is_empty() {
                 let (packets, others) = rest.split_at(packets_of(rest, size));
-                match above.as_deref_mut() {
-                    Some(above) if !*discards => {
-                        let is_checked = all.is_checked;
-                        let kept = kept.as_deref_mut();
-                        let mut sink = SegmentSink { above, io, handed: &mut handed, is_checked, kept };
+                let is_checked = all.is_checked;
+                match (&mut *intake, above.as_deref_mut()) {
+                    (Intake::Place, Some(above)) => {
+                        let mut sink = SegmentSink { above, io, handed: &mut handed, is_checked };
                         connection.receive_all(packets, size, &meta, &mut sink);
                     }
-                    _ => connection.receive_all(packets, size, &meta, &mut Discard),
+                    (Intake::Discard, _) | (_, None) => connection.receive_all(packets, size, &meta, &mut Discard),
+                    (Intake::Laboratory(kept), Some(above)) => {
+                        let sink = SegmentSink { above, io, handed: &mut handed, is_checked };
+                        connection.receive_all(packets, size, &meta, &mut InOrder { sink, kept });
+                    }
                 }
                 let (other, after) = others.split_at(size.min(others.len()));
                 // A hello that comes again is late.
@@ -82,17 +82,6 @@ impl Edge {
         self.settle(handed, io.now);
         self.count(io.counters);
         true
-    }
-
-    /// Tries the first of the kept segments again, if its turn had come and it could not be taken.
-    fn try_kept<A: StreamSink>(&mut self, above: Option<&mut A>, io: &mut Io<'_, impl AsMut<Outbox>>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        let Some(kept) = running.kept.as_deref_mut().filter(|kept| kept.is_stuck && !running.discards) else { return };
-        let Some(above) = above else { return };
-        kept.is_stuck = false;
-        let (mut handed, now) = (Handed::default(), io.now);
-        SegmentSink { above, io, handed: &mut handed, is_checked: true, kept: Some(kept) }.hand_up_kept();
-        self.settle(handed, now);
     }
 }
 
@@ -111,10 +100,21 @@ fn packets_of(datagrams: &[u8], size: usize) -> usize {
     datagrams.chunks(size).take_while(is_packet).map(<[u8]>::len).sum()
 }
 
-impl<A: StreamSink, S> Sink for SegmentSink<'_, '_, A, S> {
-    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict {
+impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
+    /// The place of a segment in the order of its connection, and what its peer requests of that.
+    ///
+    /// # Errors
+    /// It is not wanted any more, or damaged.
+    #[inline]
+    pub(super) fn check(
+        &self,
+        position: u64,
+        ulpdu: &[u8],
+        crc: u32,
+        options: Options,
+    ) -> Result<(Arrival, OrderConstraint), Verdict> {
         if self.handed.is_over || self.handed.error.is_some() {
-            return Verdict::Duplicate;
+            return Err(Verdict::Duplicate);
         }
         // What can't be read is the stream's to judge, when its turn comes: so it takes one position at least. Its
         // header was checked with the packet's, so it is as the peer has written it.
@@ -122,20 +122,24 @@ impl<A: StreamSink, S> Sink for SegmentSink<'_, '_, A, S> {
         let (header_length, last) = header.unwrap_or((ddp_header_length(ulpdu[0]), true));
         let payload = &ulpdu[header_length..];
         if !self.is_checked && Crc32c::of(payload) != crc {
-            return Verdict::BadPayload;
+            return Err(Verdict::BadPayload);
         }
         let arrival = Arrival { start: position, end: position + payload.len() as u64 + u64::from(last) };
-        let constraint = OrderConstraint { unordered: options.unordered, after: options.after };
-        if self.kept.is_some() {
-            self.in_order(arrival, constraint, ulpdu)
-        } else {
-            self.hand_up(arrival, constraint, ulpdu)
+        Ok((arrival, OrderConstraint { unordered: options.unordered, after: options.after }))
+    }
+}
+
+impl<A: StreamSink, S> Sink for SegmentSink<'_, '_, A, S> {
+    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict {
+        match self.check(position, ulpdu, crc, options) {
+            Ok((arrival, constraint)) => self.hand_up(arrival, constraint, ulpdu),
+            Err(verdict) => verdict,
         }
     }
 
     /// One long segment, but for its payload, which lies in the packets. All of that is checked before any is placed.
     fn run(&mut self, position: u64, run: &Run<'_>, options: Options) -> Verdict {
-        if self.handed.is_over || self.handed.error.is_some() || self.kept.is_some() {
+        if self.handed.is_over || self.handed.error.is_some() {
             return Verdict::Later;
         }
         if !self.is_checked && !run.parts().all(|(payload, crc)| Crc32c::of(payload) == crc) {
@@ -220,7 +224,7 @@ impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
     }
 
     /// A segment whose payload is good.
-    fn hand_up(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &[u8]) -> Verdict {
+    pub(super) fn hand_up(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &[u8]) -> Verdict {
         if self.above.packet(arrival, ulpdu, self.io.now, self.io.counters) {
             self.io.counters.received_frames += 1;
             return Verdict::Placed;
@@ -228,44 +232,6 @@ impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
         let (header_length, head) = (ddp_header_length(ulpdu[0]), &ulpdu[..ulpdu.len().min(HEAD_LENGTH)]);
         let payload = Payload::One(&ulpdu[header_length..]);
         self.place(arrival, constraint, &Ulpdu { head, header_length, payload })
-    }
-
-    /// Hands a segment up if it is its turn, and then those that have waited for it. Otherwise it is kept, and
-    /// acknowledged: the peer sends it no more. That all before a position is acknowledged still means that it is
-    /// placed, for whatever came last has brought those behind it to their places.
-    fn in_order(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &[u8]) -> Verdict {
-        let next = self.above.stream().next_position();
-        if let Some(kept) = self.kept.as_deref_mut().filter(|_| arrival.start > next) {
-            return match kept.keep(arrival, constraint, ulpdu) {
-                None => Verdict::Later,
-                Some(false) => Verdict::Duplicate,
-                Some(true) => {
-                    self.io.counters.kept_bytes += ulpdu.len() as u64;
-                    Verdict::Placed
-                }
-            };
-        }
-        let verdict = self.hand_up(arrival, constraint, ulpdu);
-        if matches!(verdict, Verdict::Placed | Verdict::Duplicate) {
-            self.hand_up_kept();
-        }
-        verdict
-    }
-
-    /// Hands up those kept segments whose turn has come.
-    fn hand_up_kept(&mut self) {
-        while !self.handed.is_over && self.handed.error.is_none() {
-            let next = self.above.stream().next_position();
-            let Some(segment) = self.kept.as_deref_mut().and_then(|kept| kept.take(next)) else { return };
-            let verdict = self.hand_up(segment.arrival, segment.constraint, &segment.ulpdu);
-            let Some(kept) = self.kept.as_deref_mut() else { return };
-            if matches!(verdict, Verdict::Later | Verdict::NotReady) {
-                // It has been acknowledged, so the peer does not retransmit it: it is kept, and offered again.
-                self.handed.is_starved = true;
-                return kept.put_back(segment);
-            }
-            kept.recycle(segment);
-        }
     }
 
     fn place(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &Ulpdu<'_>) -> Verdict {

@@ -15,14 +15,14 @@ use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 use super::accepted::{ANSWER_AGAIN_AFTER, AcceptedCall};
 use super::acceptor::{failed, fresh, setup_key};
 use super::fences::Fences;
+use super::laboratory;
 use super::outbox::Outbox;
-use super::reorder_buffer::ReorderBuffer;
 use super::state::{Calling, Deciding, Edge, Opening, Phase, Running};
 use super::tx_batch::Release;
 use crate::error::ConnectionError;
 use crate::lower::{Accepted, Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
 use crate::offer::{ConnectionInfo, LowerInfo, Offer, RequestInfo, Role, StartMisuse, StartReason};
-use crate::settings::{FlowShare, OutOfOrder, Rails};
+use crate::settings::{FlowShare, Rails};
 
 /// A program may take as long as it likes to decide: the peer that waits says how long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -109,13 +109,12 @@ impl Running {
             connection,
             ends: VecDeque::new(),
             release: Release::default(),
-            kept: (io.settings.out_of_order == OutOfOrder::Copy).then(Box::<ReorderBuffer>::default),
+            intake: laboratory::intake(io.settings),
             next: 0,
             fences: Fences::default(),
             peer_closed: false,
             is_closing: false,
             ended: None,
-            discards: false,
             held: None,
             took: false,
             starved: None,

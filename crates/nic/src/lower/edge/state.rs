@@ -10,9 +10,9 @@ use weft_edge::{Connection, Ending, Event};
 
 use super::accepted::AcceptedCall;
 use super::fences::Fences;
+use super::laboratory::ReorderBuffer;
 use super::outbox::{GsoBatch, Waiting};
 use super::path_table::PathTable;
-use super::reorder_buffer::ReorderBuffer;
 use super::tx_batch::Release;
 use crate::counters::Counters;
 use crate::lower::{DatagramKey, Io, ReceiveError, StreamSink};
@@ -74,16 +74,13 @@ pub(super) struct Running {
     pub(super) ends: VecDeque<u64>,
     /// Up to where they may complete.
     pub(super) release: Release,
-    /// Segments that came before their turn, if they are kept.
-    pub(super) kept: Option<Box<ReorderBuffer>>,
+    pub(super) intake: Intake,
     /// Where the next one starts.
     pub(super) next: u64,
     pub(super) fences: Fences,
     pub(super) peer_closed: bool,
     pub(super) is_closing: bool,
     pub(super) ended: Option<Ending>,
-    /// What arrives is thrown away, and acknowledged.
-    pub(super) discards: bool,
     /// Since when acknowledgements that are due are held: an answer of the application would take them along. In the
     /// next turn they leave.
     pub(super) held: Option<Time>,
@@ -96,6 +93,26 @@ pub(super) struct Running {
     pub(super) counted: weft_edge::Counters,
     /// No time has come before this: the last that [`Pollable::next_timeout`] has returned.
     pub(super) idle_until: Cell<Time>,
+}
+
+/// What becomes of segments that come.
+pub(super) enum Intake {
+    /// They are placed as they come.
+    Place,
+    /// They are thrown away, and acknowledged.
+    Discard,
+    /// Those that come before their turn are kept until it comes.
+    Laboratory(Box<ReorderBuffer>),
+}
+
+impl Intake {
+    /// Whether each segment that was taken is in its place.
+    pub(super) fn keeps_nothing(&self) -> bool {
+        match self {
+            Self::Place | Self::Discard => true,
+            Self::Laboratory(kept) => kept.is_empty(),
+        }
+    }
 }
 
 /// What handing up has come to.
@@ -178,7 +195,9 @@ impl Edge {
                 Event::Ended(ending) => running.ended = Some(ending),
             }
         }
-        running.discards |= handed.is_over || handed.error.is_some();
+        if handed.is_over || handed.error.is_some() {
+            running.intake = Intake::Discard;
+        }
         running.error = running.error.or(handed.error);
         if handed.is_starved {
             running.starved.get_or_insert_with(|| Starved::since(now));
@@ -186,11 +205,16 @@ impl Edge {
     }
 
     /// Times of an established connection.
-    pub(super) fn handle_times<A: StreamSink>(&mut self, above: Option<&mut A>, now: Time) {
-        let Some(running) = self.running() else { return };
-        if let Some(above) = above {
-            running.poll_receives(above, now);
+    pub(super) fn handle_times<A: StreamSink, S>(&mut self, above: Option<&mut A>, io: &mut Io<'_, S>) {
+        let Some(mut running) = self.running() else { return };
+        if running.starved.is_some()
+            && let Some(above) = above
+        {
+            self.poll_receives(above, io);
+            let Phase::Running(again) = &mut self.phase else { return };
+            running = again;
         }
+        let now = io.now;
         if now < running.idle_until.get() {
             return;
         }
@@ -202,6 +226,21 @@ impl Edge {
             running.idle_until.set(at.unwrap_or(Time::ZERO));
         }
         self.settle(Handed::default(), now);
+    }
+
+    /// Lets the peer go on if there are receives for what was refused.
+    #[cold]
+    fn poll_receives<A: StreamSink, S>(&mut self, above: &mut A, io: &mut Io<'_, S>) {
+        // A message that is kept here is tried again, in its turn, before the peer sends more.
+        let is_stuck = self.retry_kept(above, io);
+        let Phase::Running(running) = &mut self.phase else { return };
+        let Some(starved) = &mut running.starved else { return };
+        if !is_stuck && above.go_on() {
+            running.starved = None;
+            running.connection.receives_posted();
+        } else {
+            starved.on_empty_poll(io.now);
+        }
     }
 
     /// The port or the peer has failed.
@@ -216,16 +255,9 @@ impl Edge {
 }
 
 impl Running {
-    /// Lets the peer go on if there are receives for what was refused.
-    pub(super) fn poll_receives<A: StreamSink>(&mut self, above: &mut A, now: Time) {
-        let Some(starved) = &mut self.starved else { return };
-        // A message that is kept here is tried again, in its turn, before the peer sends more.
-        let is_stuck = self.kept.as_ref().is_some_and(|kept| kept.is_stuck);
-        if !is_stuck && above.go_on() {
-            self.starved = None;
-            self.connection.receives_posted();
-        } else {
-            starved.on_empty_poll(now);
-        }
+    /// Whether what comes is thrown away, and acknowledged.
+    #[inline]
+    pub(super) const fn discards(&self) -> bool {
+        matches!(self.intake, Intake::Discard)
     }
 }

@@ -1,17 +1,17 @@
 //! MPA on a byte stream (RFC 5044): each segment is an FPDU of one TCP connection.
 //!
 //! `startup` sets up, `send` and `receive` move FPDUs, `packets` those of message endpoints; `early` takes FPDUs out of
-//! order from ports that show them so. Where the work is split
-//! between the calling thread and the NIC's, [`staged`] moves them instead.
+//! order from ports that show them so. [`laboratory`] moves them in experiments, which begin where a connection is
+//! established and nowhere else.
 
 mod bytes;
 mod early;
 mod held;
+mod laboratory;
 mod outgoing;
 mod packets;
 mod receive;
 mod send;
-mod staged;
 pub(super) mod staging;
 mod startup;
 
@@ -23,10 +23,10 @@ use weft_rdmap::{SendRequest, Stream};
 
 use self::bytes::Bytes;
 use self::early::EarlyReceiver;
+use self::laboratory::Staged;
 use self::outgoing::Outgoing;
 use self::receive::Receiver;
 use self::send::Sender;
-use self::staged::Staged;
 use self::staging::{Pool, Staging};
 pub(super) use self::startup::Opening;
 use self::startup::Start;
@@ -38,7 +38,6 @@ use crate::lower::{
 };
 use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
-use crate::settings::Split;
 
 /// MPA over a port.
 pub struct Mpa<P: Port> {
@@ -52,10 +51,10 @@ enum Layer {
     Start(Start),
     /// FPDUs, in as few passes over the bytes as there can be.
     Plain(Box<Plain>),
-    /// FPDUs, by stages that may be on several threads.
-    Staged(Box<Staged>),
     /// Nothing any more.
     Draining,
+    /// FPDUs, by stages that may be on several threads.
+    Laboratory(Box<Staged>),
 }
 
 /// FPDUs both ways.
@@ -187,24 +186,23 @@ impl<N: Network, S: AsMut<Pool>> Setup<N, S> for Mpa<N::Port> {
 
     fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, io: &mut Io<'_, S>) -> StreamCell {
         let Some(framing) = self.take_framing() else { return StreamCell::Own(Box::new(stream)) };
-        if io.settings.split == Split::Host {
-            let segment_size = self.bytes.port.segment_size();
-            let sender = Sender::new(framing.framer, framing.large_fpdus, segment_size);
-            let receiver = match EarlyReceiver::begin(&mut self.bytes, &framing.deframer) {
-                Some(receiver) => Inbound::AsTheyCome(Box::new(receiver)),
-                None => {
-                    let receiver = Receiver::new(framing.deframer, framing.crc, &mut self.bytes.port);
-                    io.counters.borrowing_connections += u64::from(receiver.borrows);
-                    Inbound::InOrder(receiver)
-                }
-            };
-            self.layer = Layer::Plain(Box::new(Plain { sender, receiver }));
-            return StreamCell::Own(Box::new(stream));
-        }
         let segment_size = self.bytes.port.segment_size();
-        let (staged, cell) = Staged::new(io.settings.split, framing, segment_size, stream, queue_pair);
-        self.layer = Layer::Staged(Box::new(staged));
-        cell
+        if let Some(split) = laboratory::split(io.settings) {
+            let (staged, cell) = Staged::new(split, framing, segment_size, stream, queue_pair);
+            self.layer = Layer::Laboratory(Box::new(staged));
+            return cell;
+        }
+        let sender = Sender::new(framing.framer, framing.large_fpdus, segment_size);
+        let receiver = match EarlyReceiver::begin(&mut self.bytes, &framing.deframer) {
+            Some(receiver) => Inbound::AsTheyCome(Box::new(receiver)),
+            None => {
+                let receiver = Receiver::new(framing.deframer, framing.crc, &mut self.bytes.port);
+                io.counters.borrowing_connections += u64::from(receiver.borrows);
+                Inbound::InOrder(receiver)
+            }
+        };
+        self.layer = Layer::Plain(Box::new(Plain { sender, receiver }));
+        StreamCell::Own(Box::new(stream))
     }
 }
 
@@ -214,16 +212,16 @@ impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
             // A refused frame is still coming: nothing goes out before the word on it.
             Layer::Plain(plain) if plain.receiver.is_verdict_pending() => Ok(Sent::default()),
             Layer::Plain(plain) => plain.sender.transmit(&mut self.bytes, above, most, io),
-            Layer::Staged(staged) => staged.transmit(&mut self.bytes, above, io),
             Layer::Start(_) | Layer::Draining => Ok(Sent::default()),
+            Layer::Laboratory(staged) => staged.transmit(&mut self.bytes, above, io),
         }
     }
 
     fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
         let got = match &mut self.layer {
             Layer::Plain(plain) => plain.receiver.receive(&mut self.bytes, above, io),
-            Layer::Staged(staged) => staged.receive(&mut self.bytes, above, io),
             Layer::Start(_) | Layer::Draining => Ok(Got::Nothing),
+            Layer::Laboratory(staged) => staged.receive(&mut self.bytes, above, io),
         };
         self.bytes.staging.release(io.scratch.as_mut());
         got
@@ -261,7 +259,7 @@ impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
     fn clear_unsent(&mut self, io: &mut Io<'_, S>) {
         self.bytes.port.revoke();
         self.bytes.outgoing.clear(io.scratch.as_mut());
-        if let Layer::Staged(staged) = &mut self.layer {
+        if let Layer::Laboratory(staged) = &mut self.layer {
             staged.clear();
         }
     }
@@ -331,8 +329,8 @@ impl<N: Network> Pollable<N> for Mpa<N::Port> {
                 let fast = !waits && matches!(&plain.receiver, Inbound::InOrder(receiver) if receiver.is_straight());
                 Readiness { fast, ..Readiness::polled(waits) }
             }
-            Layer::Staged(staged) => Readiness::polled(waits || !staged.is_empty()),
             Layer::Start(_) | Layer::Draining => Readiness::polled(waits),
+            Layer::Laboratory(staged) => Readiness::polled(waits || !staged.is_empty()),
         }
     }
 

@@ -272,7 +272,7 @@ struct Summons(AtomicBool);
 impl Summons {
     fn of(context: &Context) -> Arc<Self> {
         let summons = Arc::new(Self::default());
-        if context.settings().progress == Progress::Summon {
+        if context.settings().laboratory.selective_interrupt {
             context.set_summons(Arc::clone(&summons) as Arc<dyn Waker>);
         }
         summons

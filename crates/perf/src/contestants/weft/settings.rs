@@ -85,7 +85,7 @@ impl Settings {
         let usual = environment::parameters().nic_settings();
         verbs::Settings {
             progress: self.0.progress().map_or(usual.progress, Into::into),
-            split: self.0.split.into(),
+            laboratory: self.0.split.laboratory(self.0.progress),
             engines: self.0.engines,
             rail_engines: self.0.engines,
             away: self.0.away.map_or(usual.away, Duration::from_micros),
@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn the_library_decides_what_nobody_has_said() {
         assert_eq!(Settings::of(&job()).unwrap().of_context().progress, verbs::Settings::default().progress);
-        assert_eq!(settings("progress=summon").unwrap().of_context().progress, verbs::Progress::Summon);
+        let summon = settings("progress=summon").unwrap().of_context();
+        assert!(summon.progress == verbs::Progress::Caller && summon.laboratory.selective_interrupt);
         assert_eq!(settings("split=coupled").unwrap().of_context().progress, verbs::Progress::Thread);
     }
 

@@ -15,7 +15,8 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
-use weft::verbs::{Access, MemoryRegion, OutOfOrder, Rails, RemoteMemory, Slice, WorkRequest};
+use weft::verbs::laboratory::OutOfOrder;
+use weft::verbs::{Access, MemoryRegion, Rails, RemoteMemory, Slice, WorkRequest};
 
 use weft_command::connection::{Depths, Endpoint, Link, LinkError, StreamOptions, failed};
 use weft_command::failure::Failure;

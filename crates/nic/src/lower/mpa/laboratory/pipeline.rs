@@ -13,7 +13,7 @@ use super::fetch::{self, Processing};
 use super::sending::Sending;
 use super::stage::Stage;
 use crate::lower::{Io, SendError, StreamSink};
-use crate::settings::{Coupling, Split};
+use crate::settings::laboratory::{Coupling, Split};
 
 /// The way out of a connection whose NIC does part of its host's work.
 pub(super) struct Pipeline {

@@ -1,6 +1,5 @@
 //! Segments that have come before their turn and are kept until it comes, as a receiver does that must have everything
-//! in order before it copies it to its place ([`OutOfOrder::Copy`](crate::OutOfOrder)). Only on request: where
-//! segments are placed as they come, none of this is there.
+//! in order before it copies it to its place ([`OutOfOrder::Copy`](crate::laboratory::OutOfOrder)).
 
 use std::collections::VecDeque;
 
@@ -19,7 +18,7 @@ pub(super) struct Segment {
 
 /// Segments, by position. They may overlap: the stream leaves out what it has.
 #[derive(Debug, Default)]
-pub(super) struct ReorderBuffer {
+pub(in crate::lower::edge) struct ReorderBuffer {
     list: VecDeque<Segment>,
     /// Memory of such as have had their turn: as much as was ever needed at a time.
     spare: Vec<Vec<u8>>,
@@ -28,7 +27,7 @@ pub(super) struct ReorderBuffer {
 }
 
 impl ReorderBuffer {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::lower::edge) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 

@@ -1,6 +1,6 @@
 //! The stages of a NIC that does part of the work of its host: small tasks joined by bounded rings of blocks.
 //!
-//! What runs where is [`crate::Split`], after Balaji, Feng, Bhagvat, Panda, Thakur and Gropp (out-of-order iWARP, SC
+//! What runs where is [`Split`], after Balaji, Feng, Bhagvat, Panda, Thakur and Gropp (out-of-order iWARP, SC
 //! 2007). On the way out:
 //!
 //! | split | on the caller | on the NIC's thread |
@@ -43,7 +43,13 @@ use super::receive::{FrameReader, blame, copy_frame, count_copied, locate, place
 use super::staging::{Pool, Staging};
 use crate::lower::{Got, Io, ReceiveError, SendError, Sent, StreamCell, StreamSink};
 use crate::queues::queue_pair::QueuePair;
-use crate::settings::{Coupling, Split};
+use crate::settings::Settings;
+use crate::settings::laboratory::{Coupling, Split};
+
+/// The split of the work between threads, if there is to be one.
+pub(super) fn split(settings: &Settings) -> Option<Split> {
+    Some(settings.laboratory.split).filter(|split| *split != Split::Host)
+}
 
 /// FPDUs both ways, by stages.
 pub(super) struct Staged {

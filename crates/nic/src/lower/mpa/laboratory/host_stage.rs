@@ -1,4 +1,4 @@
-//! The caller's stage of [`Split::Assist`](crate::Split::Assist).
+//! The caller's stage of [`Split::Assist`](crate::laboratory::Split::Assist).
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use weft_rdmap::Stream;
 use super::block::BlockRing;
 use super::fetch;
 use super::stage::Stage;
-use crate::queues::queue_pair::{CallerStage, QueuePair};
+use crate::queues::queue_pair::QueuePair;
+use crate::queues::queue_pair::laboratory::CallerStage;
 
 /// What a calling thread needs to segment messages and to insert markers itself, beside the NIC's thread that sums up
 /// and sends.
