@@ -23,6 +23,7 @@ mod datagrams;
 mod delivery;
 pub(crate) mod doorbell;
 mod heard;
+mod key_list;
 pub(crate) mod listening;
 mod ports;
 mod refusing;
@@ -49,6 +50,7 @@ use crate::connection::{Connection, Context, Outcome, PacketSinks};
 use crate::counters::Counters;
 use crate::engine::datagrams::Datagrams;
 use crate::engine::doorbell::Doorbell;
+use crate::engine::key_list::KeyList;
 use crate::engine::listening::Listening;
 use crate::engine::ports::{PortKeys, Ports};
 use crate::engine::served::Serving;
@@ -153,9 +155,9 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     random: Random,
     uppers: Uppers<U>,
     /// Connections that are polled in every turn.
-    polled: Vec<DefaultKey>,
+    polled: KeyList,
     /// Connections of which the operating system tells only when much has come.
-    at_low_water: Vec<DefaultKey>,
+    at_low_water: KeyList,
     /// When they are polled all the same.
     low_water_until: Time,
     rung: Vec<DefaultKey>,
@@ -224,8 +226,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             scratch: N::Scratch::default(),
             random,
             uppers: Uppers(Vec::new()),
-            polled: Vec::with_capacity(64),
-            at_low_water: Vec::with_capacity(64),
+            polled: KeyList::with_capacity(64),
+            at_low_water: KeyList::with_capacity(64),
             low_water_until: Time::ZERO,
             rung: Vec::with_capacity(64),
             answering: Vec::with_capacity(64),
@@ -554,7 +556,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             self.drop_if_unused(port.0);
         }
         if connection.is_polled {
-            self.polled.retain(|polled| *polled != key);
+            self.polled.remove(key);
         }
         self.connections -= 1;
         if let Some(listener) = connection.listener {

@@ -141,8 +141,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             // It was called by datagrams as well.
             self.datagrams.remove(port, &names);
         }
-        self.polled.retain(|polled| *polled != key);
-        self.at_low_water.retain(|at_low_water| *at_low_water != key);
+        self.polled.remove(key);
+        self.at_low_water.remove(key);
         (connection.is_polled, connection.is_at_low_water) = (false, false);
         self.connections -= 1;
         Some(connection)

@@ -19,7 +19,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     pub(super) fn poll_connections(&mut self) -> bool {
         let mut progress = false;
         let mut at = 0;
-        while let Some(&key) = self.polled.get(at) {
+        while let Some(key) = self.polled.get(at) {
             let due = self.poll_connection(key);
             match due {
                 Due::Nothing | Due::Received => {
@@ -31,11 +31,11 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
                 Due::Follow => progress |= self.drive_by(key, Inbox::default(), Connection::follow_received),
                 Due::Drive => progress |= self.drive(key),
             }
-            if self.polled.get(at) != Some(&key) {
+            if self.polled.get(at) != Some(key) {
                 continue;
             }
             if self.is_to_be_armed(key, due) {
-                self.polled.swap_remove(at);
+                self.polled.remove(key);
                 self.stop_polling(key, 1);
             } else {
                 at += 1;
@@ -104,7 +104,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         connection.is_polled = true;
         connection.empty_polls = 0;
         if take(&mut connection.is_at_low_water) {
-            self.at_low_water.retain(|at_low_water| *at_low_water != key);
+            self.at_low_water.remove(key);
         }
         self.polled.push(key);
     }
@@ -157,7 +157,9 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     fn arm_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
         self.serving.watch(&mut self.network, true);
         let mut polled = take(&mut self.polled);
-        for key in polled.drain(..) {
+        let mut at = 0;
+        while let Some(key) = polled.get(at) {
+            at += 1;
             let Some(connection) = self.connection_mut(key) else { continue };
             let least = least(connection);
             if least > 1 {
@@ -171,6 +173,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
         if self.polled.is_empty() {
             // Keeps the memory.
+            polled.clear();
             self.polled = polled;
         }
     }
