@@ -158,7 +158,7 @@ impl Core {
             known.from = local;
         }
         if let Some(at) = self.next_late_look(key, engine.now()) {
-            self.openings.late_at = [self.openings.late_at, Some(at)].into_iter().flatten().min();
+            self.late_at = [self.late_at, Some(at)].into_iter().flatten().min();
             self.wake_by(at);
         }
         Ok(())
@@ -572,7 +572,7 @@ impl Core {
             Some(Proving::Answered(answered)) => Some(answered.until),
             Some(Proving::Asked(_) | Proving::Confirmed(_)) | None => None,
         });
-        doubted.chain(proving).chain(self.openings.late_at).filter(|until| *until > now).min()
+        doubted.chain(proving).chain(self.late_at).filter(|until| *until > now).min()
     }
 
     // --- endings
@@ -587,10 +587,11 @@ impl Core {
     /// Takes leave of connections that have ended, and of the peers behind them.
     pub(super) fn reap<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
-        // Those that have yet to end are put back behind.
-        for _ in 0..self.ending.len() {
-            let Some(key) = self.ending.pop() else { break };
-            let Some(link) = self.links.get(key.0) else { continue };
+        while let Some(key) = self.ending.take_news() {
+            let Some(link) = self.links.get(key.0) else {
+                self.ending.remove(key, None);
+                continue;
+            };
             if link.is_broken
                 && let Some(place) = link.queue_pair.connection()
             {
@@ -601,9 +602,9 @@ impl Core {
                 continue;
             }
             if !link.queue_pair.state().has_ended() {
-                self.ending.push(key);
                 continue;
             }
+            self.ending.remove(key, Some(link));
             any = true;
             // What was flushed at its end comes before it is forgotten.
             self.take_completions(engine.now());

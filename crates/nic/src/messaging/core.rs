@@ -16,7 +16,6 @@ use super::atomic_post::AtomicPost;
 use super::by_links::OwnLinks;
 use super::host::{NicHost, copied, injected_bytes, receive_of, send_of};
 use super::link::{Link, Purpose};
-use super::openings::Openings;
 use super::peers::Peers;
 use super::request::{
     Address, Completed, Completions, EndpointError, EndpointFailure, Event, Match, Peek, ReceivePost, SendPost,
@@ -25,6 +24,7 @@ use super::request::{
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
 use super::unique_queue::UniqueQueue;
 use super::waiting::{PendingTakeover, Unconfirmed};
+use super::watched_links::WatchedLinks;
 use super::{EndpointAttributes, EndpointSettings};
 use crate::engine::EngineClient;
 use crate::engine::listening::Waiting;
@@ -64,9 +64,11 @@ pub(crate) struct Core {
     pub(super) event_count: Arc<EventCount>,
     pub(super) links: Numbered<Box<Link>>,
     /// Links that are being opened.
-    pub(super) openings: Openings,
+    pub(super) openings: WatchedLinks,
+    /// When one of them may have taken too long.
+    pub(super) late_at: Option<Time>,
     /// Links whose end has shown.
-    pub(super) ending: UniqueQueue<LinkKey>,
+    pub(super) ending: WatchedLinks,
     /// Peers whose own connection is awaited, and until when, the earliest first. Some have connected since.
     pub(super) awaited: VecDeque<(PeerId, Time)>,
     /// Links to callers that have yet to prove that they have the key, the oldest first.
@@ -161,10 +163,11 @@ impl Core {
             listener,
             waiting,
             completions,
-            openings: Openings::new(&event_count),
+            openings: WatchedLinks::new(&event_count),
+            late_at: None,
+            ending: WatchedLinks::new(&event_count),
             event_count,
             links: Numbered::default(),
-            ending: UniqueQueue::default(),
             awaited: VecDeque::new(),
             unproven: Vec::new(),
             unconfirmed: Vec::new(),
@@ -190,7 +193,7 @@ impl Core {
         self.openings.have_news()
             || !self.unproven.is_empty()
             || !self.unconfirmed.is_empty()
-            || !self.ending.is_empty()
+            || self.ending.have_news()
             || !self.doubted.is_empty()
             || self.waiting.has_some()
     }
@@ -328,10 +331,6 @@ impl Core {
             last: true,
             buffer: None,
         });
-    }
-
-    pub(super) fn notice_end(&mut self, key: LinkKey) {
-        self.ending.push(key);
     }
 
     fn take_transfer(&mut self, key: LinkKey, number: u32, status: Status) {
@@ -633,6 +632,7 @@ impl EngineClient for Core {
             || !self.completions.is_empty()
             || self.held_back
             || self.openings.have_news()
+            || self.ending.have_news()
             || !self.unproven.is_empty()
             || !self.unconfirmed.is_empty()
             || self.waiting.has_some()

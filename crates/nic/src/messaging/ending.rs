@@ -16,6 +16,7 @@ use super::phase::Phase;
 use super::request::{Completed, EndpointFailure, Event, SendPost, Undelivered};
 use super::transfer::{Transfer, Work};
 use crate::connection::Ending;
+use crate::ids::LinkKey;
 use crate::lower::Carrier;
 
 impl Core {
@@ -119,6 +120,16 @@ impl Core {
 
     fn places(&self) -> Vec<DefaultKey> {
         self.links.iter().filter_map(|(_, link)| link.queue_pair.connection()).map(|place| place.key).collect()
+    }
+
+    pub(super) fn notice_end(&mut self, key: LinkKey) {
+        let Some(link) = self.links.get(key.0) else { return };
+        if !matches!(link.phase, Phase::Opening(_) | Phase::Unconfirmed) {
+            self.ending.keep(link);
+        }
+        if link.is_broken {
+            self.ending.note(key);
+        }
     }
 
     /// Everything that is under way with a peer fails, and what waits for its turn.

@@ -51,12 +51,12 @@ impl Core {
     /// it.
     pub(super) fn look_at_late_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
-        if self.openings.late_at.is_none_or(|at| at > now) {
+        if self.late_at.is_none_or(|at| at > now) {
             return false;
         }
         let all: Vec<LinkKey> = self.openings.iter().collect();
         let any = all.iter().fold(false, |any, key| self.look_at_late_opening(*key, engine) | any);
-        self.openings.late_at = self.openings.iter().filter_map(|key| self.next_late_look(key, now)).min();
+        self.late_at = self.openings.iter().filter_map(|key| self.next_late_look(key, now)).min();
         any
     }
 

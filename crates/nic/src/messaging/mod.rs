@@ -16,7 +16,6 @@ mod late;
 mod leaving;
 mod link;
 mod loopback;
-mod openings;
 mod peers;
 mod phase;
 mod proving;
@@ -26,6 +25,7 @@ mod transfer;
 mod unconfirmed;
 mod unique_queue;
 mod waiting;
+mod watched_links;
 
 use crate::offer::Transport;
 use ::core::time::Duration;

@@ -138,6 +138,12 @@ impl<T: Placed> UniqueQueue<T> {
         })
     }
 
+    /// Places that were visited so far.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> usize {
+        self.steps.get()
+    }
+
     #[inline]
     fn node(&self, place: usize) -> Option<&Node<T>> {
         #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Connections that are being opened. Events of their queue pairs report what becomes of them, so that none is polled:
-//! what a turn costs does not depend on how many there are.
+//! Links of which the endpoint waits for something: those that are being opened, and those that have yet to end. Events
+//! of their queue pairs report what becomes of them, so that none is polled: what a turn costs does not depend on how
+//! many there are.
 
 use std::sync::Arc;
-
-use weft_base::Time;
 
 use super::link::Link;
 use super::unique_queue::UniqueQueue;
@@ -19,24 +18,22 @@ impl Signal for NoSignal {
     fn clear(&self) {}
 }
 
-/// The links that are being opened.
-pub(super) struct Openings {
+/// Links that are watched.
+pub(super) struct WatchedLinks {
     all: UniqueQueue<LinkKey>,
     /// The events of their queue pairs.
     events: Arc<EventChannel>,
     /// Those for which a packet has come, or that had been established or failed before they could report it.
     noted: UniqueQueue<LinkKey>,
-    /// When one of them may have taken too long.
-    pub(super) late_at: Option<Time>,
 }
 
-impl Openings {
+impl WatchedLinks {
     pub(super) fn new(event_count: &Arc<EventCount>) -> Self {
         let events = Arc::new(EventChannel::new(Arc::new(NoSignal), Arc::clone(event_count)));
-        Self { all: UniqueQueue::default(), events, noted: UniqueQueue::default(), late_at: None }
+        Self { all: UniqueQueue::default(), events, noted: UniqueQueue::default() }
     }
 
-    /// One more. What has become of it already is news.
+    /// One more, which is being opened. What has become of it already is news.
     pub(super) fn add(&mut self, link: &Link) {
         self.watch(link);
         if !matches!(link.queue_pair.state(), State::Idle | State::Connecting) {
@@ -44,7 +41,7 @@ impl Openings {
         }
     }
 
-    /// One that was taken, and waits for a packet of its peer.
+    /// One more that is established, and of which a packet or its end is awaited.
     pub(super) fn keep(&mut self, link: &Link) {
         self.watch(link);
         if link.queue_pair.state().has_ended() {
@@ -57,7 +54,7 @@ impl Openings {
         link.queue_pair.set_events(Some(Arc::new(EventSource::new(&self.events, u64::from(link.key.0)))));
     }
 
-    /// It is open, or given up.
+    /// It is watched no more.
     pub(super) fn remove(&mut self, key: LinkKey, link: Option<&Link>) {
         if self.all.remove(key)
             && let Some(link) = link
@@ -72,6 +69,12 @@ impl Openings {
         if self.all.contains(key) {
             self.noted.push(key);
         }
+    }
+
+    /// One that is to be attended to, whatever has become of it.
+    pub(super) fn note(&mut self, key: LinkKey) {
+        self.all.push(key);
+        self.noted.push(key);
     }
 
     /// Whether something has become of one of them.
@@ -126,7 +129,7 @@ mod tests {
             let event_count = Arc::new(EventCount::default());
             let registry = Registry::new(7, Limits::default());
             let domain = registry.allocate_domain().unwrap();
-            let mut openings = Openings::new(&event_count);
+            let mut openings = WatchedLinks::new(&event_count);
             let links: Vec<_> = (0..count).map(|number| link(number, &event_count, &registry, domain)).collect();
             links.iter().for_each(|link| openings.add(link));
             assert!(!openings.have_news() && openings.take_news().is_none());
@@ -148,6 +151,26 @@ mod tests {
             assert_eq!(openings.take_news(), None);
             openings.add(&links[1]);
             assert_eq!(openings.take_news(), Some(LinkKey(1)));
+        }
+    }
+    #[test]
+    fn a_turn_takes_those_that_have_ended_whatever_number_has_not() {
+        for count in [10, 1000] {
+            let event_count = Arc::new(EventCount::default());
+            let registry = Registry::new(7, Limits::default());
+            let domain = registry.allocate_domain().unwrap();
+            let mut ending = WatchedLinks::new(&event_count);
+            let links: Vec<_> = (0..count).map(|number| link(number, &event_count, &registry, domain)).collect();
+            links.iter().for_each(|link| ending.keep(link));
+            links[7].queue_pair.finish(&registry, None);
+            let (before, mut turns) = (ending.all.steps(), 0);
+            while ending.have_news() {
+                assert_eq!(ending.take_news(), Some(LinkKey(7)));
+                ending.remove(LinkKey(7), Some(&links[7]));
+                turns += 1;
+            }
+            let steps = ending.all.steps() - before;
+            assert!(turns == 1 && steps <= 8, "{turns} turns, {steps} steps, {count} links");
         }
     }
 }
