@@ -146,7 +146,7 @@ fn slow_start_that_goes_on_after_an_undone_cut_ends_where_round_trips_grow() {
     round(&mut cubic, 20);
     assert!(cubic.is_slow_start());
     let before = cubic.window();
-    (0..4).for_each(|_| drop(round(&mut cubic, 20)));
+    (0..4).for_each(|_| _ = round(&mut cubic, 20));
     assert_eq!(cubic.window() - before, 4 * 8 * DATAGRAM / HyStart::CSS_GROWTH_DIVISOR, "conservative");
     round(&mut cubic, 20);
     assert!(!cubic.is_slow_start(), "after five rounds");

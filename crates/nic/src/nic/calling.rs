@@ -123,7 +123,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     }
 
     /// Has the NIC's thread run a task of a layer above, until [`Nic::remove_background`]. It runs when it is called
-    /// for, and at the times that it sets. Without such a thread ([`Progress::Caller`], [`Progress::Summon`]) it never
+    /// for, and at the times that it sets. Without such a thread ([`Progress::Caller`]) it never
     /// runs.
     pub fn add_background(&self, task: Arc<dyn Background>) {
         if self.is_callable() {
