@@ -98,8 +98,18 @@ unsafe fn create(domain: *mut ibv_pd, init: &mut ibv_qp_init_attr, is_extended: 
         false => Some(Arc::clone(&unsafe { find::<SharedReceivesObject>(init.srq) }?.receives)),
     };
     let cap = grant(&init.cap, shared.is_some())?;
-    // SAFETY: An object of C's, which only reads this field.
-    let context = unsafe { (*of_domain.c.get()).context };
+    // SAFETY: Objects of C's, which only reads this field.
+    let context = unsafe { (*domain).context };
+    // SAFETY: As above: that they are objects was found before.
+    let are_of_it = unsafe {
+        (*init.send_cq).context == context
+            && (*init.recv_cq).context == context
+            && init.srq.as_ref().is_none_or(|srq| srq.context == context)
+    };
+    if !are_of_it {
+        crate::log::info(format_args!("refused: a queue pair with objects of another open device than its domain's"));
+        return Err(Errno::INVALID);
+    }
     // SAFETY: The open device of the domain.
     let opened = unsafe { ContextObject::of(context) }?;
     let rendezvous = &of_domain.process.rendezvous;

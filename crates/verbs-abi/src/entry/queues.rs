@@ -52,8 +52,14 @@ pub(super) unsafe fn create(
     }
     let using = match channel.is_null() {
         true => None,
-        // SAFETY: The caller's promise.
-        false => Some(Using::new(&unsafe { find::<ChannelObject>(channel) }?.channel)),
+        // SAFETY: The caller's promise; C only reads the field.
+        false => match unsafe { (find::<ChannelObject>(channel)?, (*channel).context == context) } {
+            (found, true) => Some(Using::new(&found.channel)),
+            (_, false) => {
+                crate::log::info(format_args!("refused: a completion queue with a channel of another open device"));
+                return Err(Errno::INVALID);
+            }
+        },
     };
     let told = using.as_ref().map(|using| Arc::clone(using.shared()));
     let queue = Arc::new(CompletionQueue::new(&opened.process.nic, &opened.events, told, capacity));
