@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+import tempfile
 import time
 
 import bindings
 import pyverbs
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 # Libraries of the system whose names ours must have, each with its version. Debian's package librdmacm1 is one that
 # perftest needs.
 SYSTEM = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"]
@@ -26,7 +28,7 @@ def run_devices(session, place):
     wanted = ["device 'weft0' port 1", "0000:0000:0000:0000:0000:ffff:", "4: ACTIVE", "Ethernet"]
     session.run_alone(place, "ibstatus", ["ibstatus"], wanted)
     session.run_alone(place, "files", ["sh", "-c", FILES], ["uverbs0 weft0 /dev/null infiniband RoCE v2"])
-    session.run_alone(place, "refused", ["ibv_xsrq_pingpong", "-g", "0"], [], code=1)
+    session.run_alone(place, "refused", ["ibv_xsrq_pingpong", "-g", "0"], ["XRC"], code=1)
 
 
 # By the paths that NCCL, UCX, Mooncake and pyverbs follow.
@@ -63,6 +65,22 @@ def run_names(session):
 def run_contract(session, place):
     """Programs that break the rules of libibverbs get errors, and live."""
     session.run_built(place, "contract", "contract/contract.c", [], ["passed thousand-queue-pairs"])
+    session.run_built(place, "limits", "contract/limits.c", [], ["passed destroyed-under-work"])
+
+
+def run_loading(session, place):
+    """A program that brings a libibverbs under another name, or loads one by name, has Weft's."""
+    name = f"{place.name}/loading"
+    if not session.wanted(name):
+        return
+    source = os.path.join(HERE, "loading")
+    with tempfile.TemporaryDirectory(prefix="weft-built-") as folder:
+        library, program = os.path.join(folder, "libibverbs-0badc0de.so.1"), os.path.join(folder, "loading")
+        bundled = ["-shared", "-fPIC", f"-Wl,-soname,{os.path.basename(library)}",
+                   f"-Wl,--version-script={source}/bundled.versions", f"{source}/bundled.c"]
+        linked = [f"{source}/loading.c", library, f"-Wl,-rpath,{folder}"]
+        if session.build(name, library, bundled) and session.build(name, program, linked):
+            session.run_alone(place, "loading", [program], ["passed all"])
 
 
 def run_wild(session, place, seconds):

@@ -97,16 +97,19 @@ class Session:
             for (job, _), text in zip(jobs, texts):
                 self.report.show(f"$ {' '.join(job.command)}\n{text}")
 
+    def build(self, name, output, arguments):
+        """Compiles something of ours. A case of this name fails if that does not work."""
+        command = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", output, *arguments]
+        built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if built.returncode != 0:
+            self.report.add("failed", name, 0, built.stdout)
+        return built.returncode == 0
+
     def run_built(self, place, name, source, words, wanted, limit=LIMIT_S):
         """Compiles a program of ours, and runs it alone."""
         if not self.wanted(f"{place.name}/{name}"):
             return
         with tempfile.TemporaryDirectory(prefix="weft-built-") as folder:
             program = os.path.join(folder, name)
-            build = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", program,
-                     os.path.join(HERE, source), "-libverbs", "-lpthread"]
-            built = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            if built.returncode != 0:
-                self.report.add("failed", f"{place.name}/{name}", 0, built.stdout)
-                return
-            self.run_alone(place, name, [program, *words], wanted, limit=limit)
+            if self.build(f"{place.name}/{name}", program, [os.path.join(HERE, source), "-libverbs", "-lpthread"]):
+                self.run_alone(place, name, [program, *words], wanted, limit=limit)

@@ -2,6 +2,7 @@
  *
  * contract CASE...    runs these cases, each in a process of its own; without any, all
  */
+#include "cases.h"
 #include "pair.h"
 
 #include <dlfcn.h>
@@ -592,10 +593,7 @@ static void inline_data(void)
     }
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} CASES[] = {
+static const struct one_case CASES[] = {
     {"sixteen-pieces", sixteen_pieces},
     {"inline-data", inline_data},
     {"null", null_arguments},
@@ -619,27 +617,5 @@ static const struct {
 
 int main(int count, char **words)
 {
-    int failed = 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    for (size_t at = 0; at < sizeof CASES / sizeof *CASES; at++) {
-        int is_named = count == 1, ended = 0;
-        for (int word = 1; word < count; word++)
-            is_named |= strcmp(words[word], CASES[at].name) == 0;
-        if (!is_named)
-            continue;
-        pid_t child = fork();
-        if (child == 0) {
-            alarm(3 * SECONDS);
-            CASES[at].run();
-            exit(0);
-        }
-        if (waitpid(child, &ended, 0) != child || ended != 0) {
-            printf("failed %s (%s %d)\n", CASES[at].name, WIFSIGNALED(ended) ? "signal" : "exit code",
-                   WIFSIGNALED(ended) ? WTERMSIG(ended) : WEXITSTATUS(ended));
-            failed = 1;
-        } else {
-            printf("passed %s\n", CASES[at].name);
-        }
-    }
-    return failed;
+    return run_cases(CASES, sizeof CASES / sizeof *CASES, count, words);
 }
