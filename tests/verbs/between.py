@@ -17,10 +17,11 @@ LOST = "1"
 def run(session):
     """The same programs as on one host."""
     pairs = [case for case in PAIRS if case.name in BETWEEN]
-    with hosts(session, "lab", ["rc_pingpong", *BETWEEN]) as place:
+    with hosts(session, "lab", ["rc_pingpong", *BETWEEN, *(f"iwarp/{name}" for name in BETWEEN)]) as place:
         if place is not None:
             alone.run_devices(session, place)
             session.run_pairs(place, pairs)
+            session.run_pairs(place.over("iwarp"), pairs)
     with hosts(session, "loss", [f"{carrier}/{name}" for carrier in NETWORKS for name in BETWEEN]) as place:
         if place is not None and lose(session, place):
             for carrier in NETWORKS:

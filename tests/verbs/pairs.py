@@ -2,6 +2,7 @@
 
 PINGPONG = ["-g", "0", "-n", "500", "-c"]
 PERFTEST = ["-x", "0", "-F", "-n", "500"]
+UNWANTED = ["Couldn't", "Failed", "failed", "Completion with error"]
 
 
 class Case:
@@ -19,14 +20,22 @@ def pingpong(name, *more):
 
 def perftest(name, size, *more):
     label = "-".join([name, str(size), *(word.strip("-") for word in more)])
-    unwanted = ["Couldn't", "Failed", "failed", "Completion with error"]
-    return Case(label, [name, *PERFTEST, "-s", str(size), *more], [f" {size} "], unwanted)
+    return Case(label, [name, *PERFTEST, "-s", str(size), *more], [f" {size} "], UNWANTED)
 
 
+def all_sizes(name, *more):
+    """Powers of two from 2 bytes to 8 MiB. A few of each, for the long ones take their time."""
+    label = "-".join([name, "all", *(word.strip("-") for word in more)])
+    return Case(label, [name, "-x", "0", "-F", "-n", "10", "-a", *more], [" 2 ", " 65536 ", " 8388608 "], UNWANTED)
+
+
+# `ib_write_lat` has one size: each of its messages waits for the NIC's thread to take over, for 50 ms where the machine
+# is busy.
 PAIRS = [
     pingpong("ibv_rc_pingpong"),
     pingpong("ibv_rc_pingpong", "-e"),
     pingpong("ibv_uc_pingpong"),
+    pingpong("ibv_uc_pingpong", "-e"),
     pingpong("ibv_srq_pingpong"),
     pingpong("ibv_srq_pingpong", "-e"),
     perftest("ib_send_lat", 2),
@@ -42,6 +51,23 @@ PAIRS = [
     perftest("ib_read_lat", 8),
     perftest("ib_atomic_bw", 8),
     perftest("ib_atomic_lat", 8),
+    perftest("ib_send_lat", 2, "-c", "UC"),
+    perftest("ib_send_lat", 2, "--use-srq"),
+    perftest("ib_send_bw", 4096, "-e"),
+    perftest("ib_send_bw", 4096, "-c", "UC"),
+    perftest("ib_send_bw", 4096, "-q", "4", "--use-srq"),
+    perftest("ib_write_lat", 8, "-c", "UC"),
+    perftest("ib_read_bw", 4096, "-e"),
+    perftest("ib_read_bw", 65536, "-q", "4"),
+    perftest("ib_read_lat", 8, "-e"),
+    perftest("ib_atomic_bw", 8, "-e"),
+    perftest("ib_atomic_bw", 8, "-q", "4"),
+    all_sizes("ib_send_bw"),
+    all_sizes("ib_send_bw", "-c", "UC"),
+    all_sizes("ib_send_lat"),
+    all_sizes("ib_write_bw"),
+    all_sizes("ib_read_bw"),
+    all_sizes("ib_read_lat"),
 ]
 # Those between hosts, and over each carrier.
 BETWEEN = {"rc_pingpong", "srq_pingpong", "ib_send_lat-2", "ib_write_bw-65536", "ib_read_bw-65536", "ib_atomic_bw-8"}
