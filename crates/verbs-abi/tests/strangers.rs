@@ -4,7 +4,9 @@
 #[allow(dead_code, reason = "loopback.rs uses the rest")]
 mod ends;
 
+use std::env;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::process::Command;
 
 use weft::verbs::{
     ConnectOptions, ConnectionError, Context, Error, Offer, QueuePairOptions, StartError, StartReason, Transport,
@@ -16,6 +18,9 @@ use ends::{Device, End};
 
 /// The first of the ports of processes, and their number.
 const PORTS: (u16, u32) = (0x6000, 4096);
+
+/// What carries connections of the process.
+const CARRIER: &str = "WEFT_VERBS_CARRIER";
 
 /// A refusal, by its byte (`rendezvous/record.rs`).
 const NOT_THERE: u8 = 1;
@@ -60,6 +65,11 @@ fn record(device: &Device, from: u32, to: u32) -> [u8; 64] {
     bytes
 }
 
+/// What strangers call by.
+fn transport() -> Transport {
+    env::var(CARRIER).ok().and_then(|name| Transport::of_name(&name)).unwrap_or(Transport::Edge)
+}
+
 /// Calls the process of the queue pair `to` with these bytes: what it answers.
 fn call(device: &Device, stranger: &Context, to: u32, bytes: &[u8]) -> Vec<u8> {
     let remote = SocketAddr::new(address(device), PORTS.0 + (to % PORTS.1) as u16);
@@ -67,7 +77,7 @@ fn call(device: &Device, stranger: &Context, to: u32, bytes: &[u8]) -> Vec<u8> {
     let queue = stranger.create_completion_queue(16).unwrap();
     let options = QueuePairOptions { send_depth: 1, receive_depth: 1 };
     let queue_pair = domain.create_queue_pair_with(&queue, &queue, None, &options).unwrap();
-    let offer = Offer { transport: Transport::Edge, ..ConnectOptions::default().offer };
+    let offer = Offer { transport: transport(), ..ConnectOptions::default().offer };
     let local = Some(SocketAddr::new(address(device), 0));
     let options = ConnectOptions { local, private_data: bytes.to_vec(), offer, ..ConnectOptions::default() };
     match queue_pair.connect(remote, &options) {
@@ -128,4 +138,16 @@ fn strangers_are_refused_and_the_peer_is_not() {
         assert_eq!(refusal(&right), [NOT_THERE], "replayed");
     }
     send(&one, &other);
+}
+
+/// A process has one carrier.
+#[test]
+fn so_are_they_over_the_other_carriers() {
+    for carrier in ["iwarp", "shm"] {
+        let mut one = Command::new(env::current_exe().unwrap());
+        one.args(["--exact", "strangers_are_refused_and_the_peer_is_not"]).env(CARRIER, carrier);
+        let ended = one.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && said.contains("1 passed"), "{carrier}: {said}");
+    }
 }
