@@ -1,6 +1,6 @@
 //! The memory of connections that come and go is used again: it does not grow with each that comes.
 //!
-//! One test, alone in its process, for it looks at all the memory that the process has.
+//! One test, alone in its process, for it measures all the memory that the process has.
 
 mod common;
 

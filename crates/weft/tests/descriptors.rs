@@ -16,8 +16,8 @@ use weft::verbs::{ConnectOptions, Context, ListenOptions, Progress, QueuePair, Q
 /// What the program opens while callers hold what they can.
 const FILES: usize = 12;
 const CALLERS: usize = 60;
-/// Turns of the NIC's thread in a second of which nothing comes: where it looks in vain all the time there are a
-/// hundred thousand and more.
+/// Turns of the NIC's thread in a second of which nothing comes: a thread that polls without result all the time takes
+/// a hundred thousand and more.
 const MOST_TURNS: u64 = 5000;
 
 fn queue_pair(context: &Context) -> QueuePair {
@@ -29,7 +29,7 @@ fn queue_pair(context: &Context) -> QueuePair {
 #[test]
 fn callers_that_say_nothing_leave_the_program_its_descriptors() {
     let kind = Kind::plain(Progress::Thread);
-    // Nobody is given up for being slow.
+    // No caller is given up for being slow.
     let settings = Settings { start_timeout: Duration::from_secs(3600), ..kind.settings() };
     let (context, other) =
         (Context::with_settings(settings.clone()).unwrap(), Context::with_settings(settings).unwrap());

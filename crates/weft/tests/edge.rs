@@ -79,7 +79,7 @@ fn a_caller_that_waits_for_long_sleeps() {
     assert!(parks < 100, "it went to sleep {parks} times");
 }
 
-/// A connection over Edge stands only where both have the same key; who has none, or another, hears why.
+/// A connection over Edge opens only where both have the same key; a peer that has none, or another, gets the reason.
 #[test]
 fn a_job_key_keeps_others_out() {
     let keyed = |byte: Option<u8>| {
@@ -138,7 +138,7 @@ fn where_nobody_listens_iwarp_says_so_too() {
 
 #[test]
 fn an_endpoint_closes_at_once() {
-    // Nobody asks a peer whether it is there, so what is not sent by itself never is.
+    // No side probes its peer, so what is not sent by itself never is.
     let one = |progress| {
         let context = Context::with_settings(Settings { progress, peer_timeout: None, ..Settings::default() }).unwrap();
         let domain = context.allocate_protection_domain().unwrap();
@@ -193,7 +193,7 @@ fn a_short_request_completes_when_the_peer_has_it() {
     active.queue_pair.wait_connected(PATIENCE).unwrap();
     let inbox = passive.queue_pair.domain().allocate(8, Access::LOCAL_WRITE).unwrap();
     for id in 0..20 {
-        // The other side runs only when it is asked.
+        // The other side runs only when the test runs it.
         active.queue_pair.post(WorkRequest::send_inline(&[id as u8; 8]).unwrap().id(id)).unwrap();
         assert!((0..100).all(|_| active.completions.poll().is_none()), "message {id} is not acknowledged");
         assert_eq!(active.queue_pair.sends_under_way(), 1);

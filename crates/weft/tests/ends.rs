@@ -78,7 +78,7 @@ fn a_queue_pair_that_is_dropped_flushes_its_own_requests_once() {
         }
         assert_eq!(seen, (0..40).collect());
         inbox.deregister().map_err(|(_, error)| error).unwrap();
-        // The other side hears of it, too.
+        // The other side is notified of it, too.
         assert!(passive.queue_pair.disconnect(PATIENCE).is_err() || passive.queue_pair.state().has_ended());
     });
 }
@@ -88,7 +88,7 @@ fn a_queue_pair_that_is_dropped_flushes_its_own_requests_once() {
 fn the_peer_process() {
     let Ok(address) = std::env::var("WEFT_TEST_CONNECT_TO") else { return };
     let address: SocketAddr = address.parse().unwrap();
-    // Nobody runs it while it waits for its end: else it would read away whatever comes, for want of a receive.
+    // No thread runs it while it waits for its end: else it would read what comes, for want of a receive.
     let context = Context::with_settings(Settings { progress: Progress::Caller, ..Settings::default() }).unwrap();
     let domain = context.allocate_protection_domain().unwrap();
     let completions = context.create_completion_queue(64).unwrap();
@@ -160,8 +160,8 @@ fn a_full_queue_says_so_and_loses_nothing() {
         assert_eq!(b.queue_pair.post(write()), Err(PostError::NotReady(State::Connecting)));
         listener.accept(PATIENCE).unwrap().accept(&a.queue_pair, &[]).unwrap();
         b.queue_pair.wait_connected(PATIENCE).unwrap();
-        // Reads of what the passive side answers only when the NIC is run: here nobody runs it between the requests of
-        // a list.
+        // Reads of what the passive side answers only when the NIC is run: here no thread runs it between the requests
+        // of a list.
         let (sink, source) = (domain.allocate(8, ALL).unwrap(), domain.allocate(8, ALL).unwrap());
         let reads = (10..16).map(|id| WorkRequest::read(sink.slice(..).unwrap(), source.remote(0)).id(id));
         let failure = b.queue_pair.post_list(reads).unwrap_err();

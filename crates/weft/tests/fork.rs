@@ -1,6 +1,6 @@
 //! A child made by fork(2) owns nothing of its parent's NICs, and harms nothing of them.
 //!
-//! Without the threads of a test harness: a child has their locks, and nobody to let go of them. The NIC's own threads
+//! Without the threads of a test harness: a child has their locks, and no thread to release them. The NIC's own threads
 //! are there.
 
 mod common;

@@ -24,10 +24,10 @@ use weft::verbs::{
 use weft_base::{Random, Waker};
 use weft_testing::until;
 
-/// What is on its way arrives within this, whoever is there.
+/// What is in flight arrives within this, whichever thread runs the NIC.
 const AWAY: Duration = weft_testing::PATIENCE;
 
-/// So many turns of a caller are enough to compare them with those of the NIC's thread.
+/// This many turns of a caller are enough to compare them with those of the NIC's thread.
 const ENOUGH_TURNS: u64 = 50_000;
 /// Who polls for so long without [`ENOUGH_TURNS`] has to share its core with busy processes.
 const POLLING: Duration = Duration::from_secs(20);
@@ -203,7 +203,7 @@ fn a_stream_arrives_while_the_caller_comes_and_goes() {
         let mut random = Random::new(3);
         let mut heard = 0;
         for round in 1..=ROUNDS {
-            // Here for a moment: the answer to it comes when nobody is here any more.
+            // The caller is here for a moment: the answer comes when it is away again.
             for _ in 0..random.below(20) {
                 heard += take_one(&end);
             }
@@ -221,7 +221,7 @@ fn a_stream_arrives_while_the_caller_comes_and_goes() {
                 "what came while the caller was away was not seen to",
             );
         }
-        // The stream beside it has gone on all the time, and goes on while nobody is here.
+        // The stream beside it has made progress all the time, and does while the caller is away.
         let before = flags.load_u64(8, Ordering::Acquire).unwrap();
         until(|| flags.load_u64(8, Ordering::Acquire).unwrap() > before + 100, "the stream has stopped");
         peer.tell("stop");
@@ -309,7 +309,7 @@ fn who_does_nothing_but_post_receives_as_well() {
             peer.tell("write");
             until(
                 || {
-                    // Nobody asks for completions, and there are none to be seen.
+                    // No completions are requested, and none come.
                     let write = WorkRequest::write(sink.slice(..).unwrap(), there).unsignaled();
                     assert!(matches!(pair.end.queue_pair.post(write), Ok(()) | Err(PostError::QueueFull { .. })));
                     pair.flags.load_u64(0, Ordering::Acquire).unwrap() == round
@@ -378,7 +378,7 @@ fn serve(test: &str, kind: Kind) -> (Served, Process) {
     (Served { context, end, flags }, peer)
 }
 
-/// The peer: does as it is told.
+/// The peer: obeys commands.
 fn answer_messages(role: &str) {
     let (address, stag) = role.split_once(' ').unwrap();
     let flags = RemoteMemory { stag: Stag(stag.parse().unwrap()), offset: 0 };
@@ -485,7 +485,7 @@ fn counters_tell_who_ran_it() {
     until(|| arrived() == 1, "the first write");
 
     let before = pair.context.counters();
-    // A caller that looks in vain gives its core away, so beside busy processes a few looks take a second.
+    // A caller whose polls are empty yields its core, so beside busy processes a few polls take a second.
     let start = Instant::now();
     let polled = loop {
         for _ in 0..64 {
@@ -517,7 +517,7 @@ fn counters_tell_who_ran_it() {
     assert!(left.take_overs > before.take_overs, "{left:?}");
     assert!(left.thread_turns > polled.thread_turns && left.wake_ups > polled.wake_ups, "{left:?}");
     assert!(left.thread_ns > before.thread_ns);
-    // Looking at them takes no turn.
+    // Reading the counters takes no turn.
     assert_eq!(left.caller_turns, polled.caller_turns);
     peer.tell("end");
     assert!(peer.end().success());
@@ -531,9 +531,9 @@ fn a_context_may_close_at_any_moment() {
         println!("{kind:?}");
         let mut random = Random::new(5);
         for _ in 0..25 {
-            // Nobody ever calls.
+            // No thread ever calls.
             drop(kind.context());
-            // Somebody is in the middle of something.
+            // Threads are in the middle of calls.
             let pair = Pair::new(kind);
             let (from, to) = (pair.filled(10_000), pair.empty(10_000));
             thread::scope(|scope| {

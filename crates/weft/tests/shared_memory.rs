@@ -31,7 +31,7 @@ fn pair(kind: Kind, connects: Transport, listens: Transport) -> Pair {
     let (mut connect, mut listen) = (ConnectOptions::default(), ListenOptions::default());
     connect.offer.transport = connects;
     listen.offer.transport = listens;
-    // What finds damage on a wire is asked for in vain where there is none.
+    // Where there is no wire, a request for the checks against damage on a wire has no effect.
     connect.offer.mpa.markers = Some(MarkerSpacing::Standard);
     listen.offer.mpa.crc = true;
     Pair::with(kind.context(), kind, &connect, &listen)
@@ -206,12 +206,12 @@ fn long_payloads_are_lent() {
 
 /// What is lent in a test in which the lender is killed: some segments.
 const LENT: usize = 2_500_001;
-/// Bytes on both sides of it that nobody may touch.
+/// Bytes on both sides of it that no process may touch.
 const GUARD: usize = 4096;
 
 /// A process that lends, and reads what its peer lends, until it is killed at any time: each request of its peer
-/// completes once, what was received is whole, nothing else is touched, and nothing is left behind.
-/// `WEFT_KILLS=1000` kills so many.
+/// completes once, what was received is whole, nothing else is touched, and nothing is left behind. `WEFT_KILLS=1000`
+/// kills 1000 processes.
 #[test]
 fn whoever_lends_may_be_killed_at_any_time() {
     if process::role().is_some() {

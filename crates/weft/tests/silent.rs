@@ -1,7 +1,7 @@
 //! A target whose application never calls in again: what peers ask of its memory is done all the same.
 //!
-//! It is a process of its own, whose only thread sleeps in a read of a pipe, or computes. At the end it is told to look
-//! at its memory.
+//! It is a process of its own, whose only thread sleeps in a read of a pipe, or computes. At the end the test has it
+//! read its memory.
 
 mod common;
 #[path = "common/process.rs"]
@@ -31,7 +31,7 @@ const MESSAGES: u64 = 100;
 const ADDITIONS: u64 = 50;
 /// How long the target's use of the processor is measured.
 const QUIET: Duration = Duration::from_secs(1);
-/// What it may use in that time: a tenth of a core, where looking in vain would take a whole one.
+/// What it may use in that time: a tenth of a core, where polling without result would take a whole one.
 const MOST_CPU: Duration = Duration::from_millis(100);
 /// How often a thread may wake up in that time.
 const MOST_WAKE_UPS: u64 = 20;

@@ -15,7 +15,7 @@ use weft::verbs::{
 use weft_rdmap::Closed;
 
 const PEER_TIMEOUT: Duration = Duration::from_millis(1600);
-/// More than TCP takes while nobody receives.
+/// More than TCP takes while the peer does not receive.
 const LENGTH: usize = 16 << 20;
 
 /// One side: a NIC of its own.
@@ -25,7 +25,7 @@ struct Side {
     end: End,
 }
 
-/// Two NICs that are connected. The passive one does nothing while nobody calls it.
+/// Two NICs that are connected. The passive one does nothing while no thread calls it.
 fn sides(progress: Progress) -> (Side, Side) {
     let make = |progress| {
         let settings = Settings { peer_timeout: Some(PEER_TIMEOUT), ..Kind::plain(progress).settings() };
@@ -86,7 +86,7 @@ fn a_host_that_is_gone_ends_the_connection_in_time() {
             assert!(switch("down"));
             active.end.queue_pair.post(WorkRequest::send_inline(b"anybody?").unwrap().id(1)).unwrap();
             active.end.done(1);
-            // The bytes are with the operating system; that nobody answers is noticed later.
+            // The bytes are with the operating system; that there is no answer is noticed later.
             active.end.queue_pair.post_receive(2, &[]).unwrap();
             let completion = active.end.next();
             assert_eq!((completion.id, completion.status), (2, Status::Flushed));

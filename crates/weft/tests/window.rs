@@ -132,7 +132,7 @@ fn run(team: &Team, fence: Fence, epochs: u64) {
         window.fence(last).unwrap();
         (0..size)
             .for_each(|from| apply(&mut expected, &deeds(epoch, from, size, fence == Fence::Neighbour), rank, size));
-        // Nobody does anything until the next fence, at which all ranks are.
+        // No rank does anything until the next fence, at which all ranks are.
         let found = window.memory().to_vec();
         let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
         assert_eq!(wrong, None, "rank {rank} of {size}, {:?}, epoch {epoch}", window.fence_kind());
@@ -373,7 +373,7 @@ fn a_rank_that_drops_its_window_ends_it_for_all() {
     for transport in TRANSPORTS {
         ranks(3, transport, |team| {
             let mut window = team.allocate(1 << 16, &WindowOptions::fence(Fence::Counted)).unwrap();
-            // Another rank may hear of it before this fence has ended there.
+            // Another rank may be notified before this fence has ended there.
             let opened = window.fence(Asserts::default());
             if team.rank() == 1 {
                 return;
@@ -396,7 +396,7 @@ fn a_process_that_dies_in_an_epoch_is_named_by_all_others() {
         window.fence(Asserts::default()).unwrap();
         // All connections are there.
         (0..SIZE).for_each(|to| assert!(window.put(to, team.rank() as u64, &[1]).is_ok()));
-        // Others may hear of the death before this fence has ended at them.
+        // Others may be notified of the death before this fence has ended at them.
         let ended = window.fence(Asserts::default());
         if team.rank() == 2 {
             std::process::exit(0);
@@ -469,7 +469,7 @@ fn what_is_no_message_waits_for_the_fence_after_epochs_of_messages_and_has_room(
     });
 }
 
-/// More than anybody keeps of what comes before its epoch: in number, and in bytes.
+/// More than a rank keeps of what comes before its epoch: in number, and in bytes.
 #[test]
 fn puts_of_an_epoch_come_whatever_their_number() {
     for (puts, length) in [(600_usize, 8), (140, Window::MESSAGE_BYTES)] {

@@ -79,7 +79,7 @@ fn a_part_is_locked_and_written_while_its_rank_does_nothing() {
             ranks(3, transport, move |team| {
                 let mut window = team.allocate(32, &WindowOptions::fence(fence)).unwrap();
                 if team.rank() == 0 {
-                    // Nobody here calls in: what others do must be there for them to read.
+                    // No thread here calls in: what others do must be there for them to read.
                     thread::sleep(Duration::from_millis(100));
                     team.barrier().unwrap();
                     assert_eq!(window.memory().to_vec()[..8], 3u64.to_ne_bytes());

@@ -125,7 +125,7 @@ unsafe fn owned(at: *const c_char) -> Result<Option<String>, Errno> {
     Ok(unsafe { name(at) }?.map(|name| name.to_string_lossy().into_owned()))
 }
 
-/// The address in hints. Without a format, socket addresses and text are told apart by their first bytes.
+/// The address in hints. Without a format, the first bytes distinguish socket addresses from text.
 ///
 /// # Safety
 /// NULL, or an address of this many bytes, in the format.

@@ -3,10 +3,10 @@
 //!
 //! | here | what it is |
 //! |---|---|
-//! | [`Endpoint`] | has an [`Address`]; whoever knows that address reaches it. Connections open when they are needed |
+//! | [`Endpoint`] | has an [`Address`] by which any peer reaches it. Connections open when they are needed |
 //! | [`PeerId`] | a peer, as this endpoint has numbered it: [`Endpoint::peer`], [`Endpoint::peers`] |
-//! | [`SendPost`], [`ReceivePost`], [`TransferPost`], [`AtomicPost`] | what can be asked for |
-//! | [`IoBuffer`] | memory lent for one request: a `Vec<u8>` or [`Buffer`] of Rust's own, which comes back with the completion |
+//! | [`SendPost`], [`ReceivePost`], [`TransferPost`], [`AtomicPost`] | the requests that can be posted |
+//! | [`IoBuffer`] | memory lent for one request: a `Vec<u8>` or Rust's own [`Buffer`], which comes back with the completion |
 //! | [`EventQueue`] | where completions are read: by polling, by waiting, or with a file descriptor |
 //!
 //! A message goes to the oldest receive that matches it, a receive takes the oldest message that matches; messages from
@@ -114,7 +114,7 @@ impl Endpoint {
     }
 
     /// Whether a peer runs on this host: the same boot of the same machine, in the same network namespace. `None` while
-    /// the peer has not said where it runs, or nobody can tell; and in a callback.
+    /// the peer has not said where it runs, or where that is unknown; and in a callback.
     #[must_use]
     pub fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
         self.endpoint.is_on_this_host(peer)
@@ -208,9 +208,9 @@ impl Endpoint {
         self.opened().nic.progress_as_caller()
     }
 
-    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does.
-    /// Returns whether `done`, which is asked whenever the NIC has done something, and can't use an endpoint or a NIC:
-    /// it is a callback ([`Completions::complete`]).
+    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if no other thread
+    /// does. Returns whether `done`, which is called whenever the NIC has done something, and can't use an endpoint or
+    /// a NIC: it is a callback ([`Completions::complete`]).
     pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
         self.opened().nic.wait_until(timeout, done)
     }

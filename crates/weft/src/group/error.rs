@@ -49,7 +49,7 @@ pub enum GroupError {
     },
     /// The bootstrap server or the launcher has said what is not in its protocol.
     Protocol(String),
-    /// The launcher speaks PMIx, and what it was asked for has failed, or is not what it must be.
+    /// The launcher speaks PMIx, and a request to it has failed or has returned an invalid value.
     Pmix(weft_pmix::Error),
 }
 

@@ -17,7 +17,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A bootstrap server for so many ranks, on the loopback address. Only those that were told its token are let in.
+    /// A bootstrap server for this many ranks, on the loopback address. Only callers that present its token are
+    /// admitted.
     ///
     /// # Errors
     /// No loopback address, no randomness, or too many ranks.

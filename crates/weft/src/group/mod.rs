@@ -102,7 +102,7 @@ impl Group {
         Ok(Self { rank, size, means: Means::Other(Box::new(exchange)) })
     }
 
-    /// Groups for so many threads of this process, each for one of them.
+    /// Groups for this many threads of this process, one for each of them.
     ///
     /// # Errors
     /// No loopback address to meet at, or too many ranks.
@@ -114,7 +114,7 @@ impl Group {
     /// Joins the ranks that meet at the address of rank 0, which must be the same at all of them, as must be `size`.
     /// Rank 0 makes the bootstrap server there. It waits up to `limit` for the others, and they for it.
     ///
-    /// Whoever reaches that address may take the place of a rank: use it in networks that you trust.
+    /// Any host that reaches that address may take the place of a rank: use it in networks that you trust.
     ///
     /// # Errors
     /// No such rank; the address can't be used or has no answer. That a rank is missing [`Group::all_gather`] says.
@@ -128,10 +128,10 @@ impl Group {
         Ok(Self { rank, size, means: Means::Bootstrap(client) })
     }
 
-    /// The group that whoever started this process has put it in: a [`Launch`] (`WEFT_RANK`, `WEFT_SIZE`,
+    /// The group that the process that started this one has put it in: a [`Launch`] (`WEFT_RANK`, `WEFT_SIZE`,
     /// `WEFT_MEETING`, `WEFT_TOKEN`), a script that starts ranks on hosts of its own (the same without `WEFT_TOKEN`:
     /// [`Group::join`] at that address), or a launcher that speaks PMI-1 (`PMI_RANK`, `PMI_SIZE`, `PMI_FD`) or PMIx
-    /// (`PMIX_NAMESPACE`, `PMIX_RANK`; libpmix is loaded). The first of these that is there counts. `None`: none is.
+    /// (`PMIX_NAMESPACE`, `PMIX_RANK`; libpmix is loaded). The first of these that is present counts. `None`: none is.
     /// A process that is also an MPI program's must not ask: the launcher speaks with its MPI library. Under PMIx a
     /// process that has dropped its last group has left its job, and gets no other.
     ///

@@ -17,7 +17,7 @@ use crate::verbs::{Context, Opened};
 /// Streams that may wait to be accepted, by default.
 const BACKLOG: u32 = 128;
 
-/// Listens for streams until it is dropped. Streams that nobody has accepted then are reset.
+/// Listens for streams until it is dropped. Streams that are not accepted by then are reset.
 pub struct StreamListener {
     opened: Arc<Opened>,
     listener: NicStream,
@@ -63,7 +63,7 @@ impl StreamListener {
     /// The same, at most for `timeout`.
     ///
     /// # Errors
-    /// As [`StreamListener::accept`]; nobody called in time.
+    /// As [`StreamListener::accept`]; no peer connected in time.
     pub fn accept_timeout(&self, timeout: Duration) -> io::Result<(Stream, SocketAddr)> {
         self.accept_until(Instant::now().checked_add(timeout))
     }

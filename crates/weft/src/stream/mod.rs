@@ -99,7 +99,7 @@ impl Stream {
     /// Connects, and waits as long as TCP is patient.
     ///
     /// # Errors
-    /// Nobody listens there, nobody answers, no way is known, or a limit is reached.
+    /// No process listens there, the host does not answer, there is no route to it, or a limit is reached.
     pub fn connect(context: &Context, remote: SocketAddr) -> io::Result<Self> {
         let stream = Self::start_connect(context, remote, None)?;
         stream.wait_connected(None)?;

@@ -90,11 +90,11 @@ impl Source {
         Waiting { id, slot: Arc::clone(&self.slot) }
     }
 
-    /// Waits until `ask` has an answer. It is asked at once, and after each event of this source.
+    /// Waits until `ask` has an answer. It is called at once, and after each event of this source.
     pub(super) async fn until<R>(&self, mut ask: impl FnMut() -> Option<R>) -> R {
         let waiting = self.waiting();
         poll_fn(|task| {
-            // An event that comes while it is asked wakes the task.
+            // An event that comes during the call wakes the task.
             waiting.set(task.waker());
             let Some(answer) = ask() else {
                 // The runtime's thread may sleep next.

@@ -104,8 +104,9 @@ impl Listener {
         Ok(next.map(incoming))
     }
 
-    /// Callers that were refused before there was anything to accept, since this was asked last: the oldest 64 of them,
-    /// and how many more there were. It may be told some seconds later, when they have got their last words.
+    /// Callers that were refused before there was anything to accept, since the last call of this: the oldest 64 of
+    /// them, and how many more there were. A refusal may be reported some seconds late, when the caller has received
+    /// its last bytes.
     #[must_use]
     pub fn take_refused(&self) -> (Vec<RefusedStart>, u64) {
         self.listener.take_refused()
@@ -188,7 +189,7 @@ impl Drop for IncomingConnection {
     fn drop(&mut self) {
         if !self.decided {
             let key = self.key;
-            // When the peer is gone already, there is nobody to tell.
+            // When the peer is gone already, there is no peer to notify.
             self.opened.end(move |nic| drop(nic.reject(key, &[])));
         }
     }

@@ -54,7 +54,7 @@ impl Context {
 
     /// Opens a NIC that has addresses of its own on a raw link, of IPv4, IPv6 or both: what goes there and is iWARP
     /// goes by Weft's own TCP, in user space, what is Edge in Ethernet frames of its own, without IP (between addresses
-    /// of IPv4; to others Edge goes by the kernel's UDP); and it listens there when it is told such an address. All
+    /// of IPv4; to others Edge goes by the kernel's UDP); and it listens there when it is given such an address. All
     /// else is as ever. The link has one engine's connections, so `settings` must ask for one engine. How the interface
     /// must be set says [`weft_link`].
     ///
@@ -170,9 +170,9 @@ impl Context {
         self.nic().progress_as_caller()
     }
 
-    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does.
-    /// Returns whether `done`, which is asked whenever the NIC has done something, and after [`Context::nudge`]. It
-    /// can't use a NIC or an endpoint: it is a callback
+    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if no other thread
+    /// does. Returns whether `done`, which is called whenever the NIC has done something, and after [`Context::nudge`].
+    /// It can't use a NIC or an endpoint: it is a callback
     /// ([`Completions::complete`](crate::endpoint::Completions::complete) says more).
     pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
         self.nic().wait_until(timeout, done)

@@ -40,7 +40,7 @@ impl PeerAddress {
     /// The first address of the host; `port` where there is none in it.
     ///
     /// # Errors
-    /// There is no such host, or nobody to ask.
+    /// There is no such host, or no resolver to ask.
     pub fn resolve(&self, port: u16) -> io::Result<SocketAddr> {
         let mut found = (self.host.as_str(), self.port.unwrap_or(port)).to_socket_addrs()?;
         found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))

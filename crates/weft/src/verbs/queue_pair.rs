@@ -125,8 +125,8 @@ impl QueuePair {
     /// Connects, and waits until the connection is established.
     ///
     /// # Errors
-    /// Nobody listens there, the peer rejects ([`ConnectionError::Start`], with its private data), it does not speak
-    /// MPA, or it is too slow.
+    /// No process listens there, the peer rejects ([`ConnectionError::Start`], with its private data), it does not
+    /// speak MPA, or it is too slow.
     pub fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> Result<Arc<ConnectionInfo>, Error> {
         self.start_connect(remote, options)?;
         self.wait_connected(options.timeout)
@@ -196,9 +196,9 @@ impl QueuePair {
         self.domain.nic().post_receive(&self.queue_pair, receive_request(id, sink)?)
     }
 
-    /// Closes the connection: what was posted still goes out, then the peer is told. Waits until both sides have
+    /// Closes the connection: what was posted is still sent, then the peer is notified. Waits until both sides have
     /// closed, at most for `timeout`. What the peer sends until then is still received. Over Edge, and where receipts
-    /// were agreed, a Send for which the peer posts no receive is waited for as long as
+    /// were agreed, a Send for which the peer posts no receive may wait
     /// [`close_timeout`](crate::verbs::Settings::close_timeout) (5 seconds) since the last one was taken; then the
     /// connection is given up.
     ///

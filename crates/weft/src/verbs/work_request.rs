@@ -176,10 +176,10 @@ impl WorkRequest {
         self.flagged(RequestFlags::FORWARD_FENCE)
     }
 
-    /// The peer is told when a Write is in place, by an event: as [`WorkRequest::with_immediate`] of 0 with
+    /// The peer gets an event when a Write is in place: as [`WorkRequest::with_immediate`] of 0 with
     /// [`WorkRequest::solicited`], so it uses up a receive there, whose completion has the length of the Write. One
     /// with immediate data keeps them. On a Send or immediate data it is [`WorkRequest::solicited`]; reads and atomics
-    /// have no event at the peer, and this is without effect on them.
+    /// have no event at the peer, and this has no effect on them.
     pub fn notify(self) -> Self {
         match self.request.operation {
             Operation::Write { .. } => self.with_immediate(0).solicited(),

@@ -3,7 +3,7 @@
 use weft_window::{Message, Part};
 use weft_wire::window::{MessageHead, MessageKind, Packed};
 
-/// Bytes of a message of a collective operation with so many values.
+/// Bytes of a message of a collective operation with this many values.
 pub(super) const fn length(values: usize) -> usize {
     MessageHead::LENGTH + 8 * values
 }

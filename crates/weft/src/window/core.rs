@@ -26,7 +26,7 @@ use crate::verbs::{MemoryRegion, ProtectionDomain};
 pub(super) const RECEIVES: usize = 64;
 /// How long to wait before memory is tried again that is still in use.
 const RETRY: Duration = Duration::from_millis(1);
-/// The tag of receives that nobody sends to: they fail when the connection to their peer is lost.
+/// The tag of receives to which no peer sends: they fail when the connection to their peer is lost.
 const GUARD: u64 = u64::MAX;
 /// What endpoints promise (`FI_ORDER_SAW` and the others of `libweft-fi.so`): a message is there after the writes
 /// before it are placed, and a write with immediate data tells its target of itself when it is placed.
@@ -68,7 +68,7 @@ impl Core {
         act(self.state().sides.get_mut(&id).expect("a window is there until it is dropped"))
     }
 
-    /// Forgets a window. Where the others may still use it they hear that it is gone.
+    /// Forgets a window. Where the others may still use it they are notified that it is gone.
     pub(super) fn remove(&self, id: u16, is_free: bool) {
         let mut state = self.state();
         if !is_free {
@@ -77,8 +77,8 @@ impl Core {
         state.sides.remove(&id);
     }
 
-    /// Gives memory back when nobody reads it any more: what peers have got may have to be sent again until they have
-    /// acknowledged it.
+    /// Gives memory back when nothing reads it any more: what peers have got may have to be retransmitted until they
+    /// have acknowledged it.
     pub(super) fn release(&self, mut memory: MemoryRegion) -> Result<Buffer, Error> {
         let start = self.now();
         loop {
@@ -133,7 +133,7 @@ impl Core {
         if !operation.compares_well() {
             return Err(weft_window::OperationError::Elements { offset, length }.into());
         }
-        // The machine looks at the length alone: where the bytes are here, the endpoint knows.
+        // The machine uses the length alone: the endpoint knows where the bytes are here.
         let local = Slice { region: RegionId { index: u32::MAX, generation: 0 }, offset: 0, length };
         let mut state = self.state();
         let side = state.sides.get_mut(&id).expect("a window is there until it is dropped");
@@ -160,7 +160,7 @@ impl Core {
         self.with(id, |side| side.machine.lock(rank, exclusive).map_err(|error| side.failure().unwrap_or(error.into())))
     }
 
-    /// Waits for a lock that was asked for.
+    /// Waits for a lock that was requested.
     pub(super) fn wait_for_lock(&self, id: u16, rank: usize, limit: Duration) -> Result<(), Error> {
         let start = self.now();
         self.wait_for(id, |side| match side.machine.holds(rank) {
@@ -219,7 +219,7 @@ impl Core {
         })
     }
 
-    /// Takes one completion, if one comes in this time, and looks at the clock. Ranks that are awaited are probed.
+    /// Takes one completion, if one comes in this time, and reads the clock. Ranks that are awaited are probed.
     fn turn(&self, most: Duration, awaited: Awaited) {
         let due = self.state().next_timeout();
         let until_due = due.map(|due| Duration::from_nanos(due.as_nanos().saturating_sub(self.now().as_nanos())));
@@ -263,7 +263,7 @@ impl Core {
         }
         let again = self.state().handle(event, rank, &self.surroundings, &self.endpoint);
         if let Some(buffer) = again {
-            // An endpoint that takes no receives is closed, and whatever waits for it hears so.
+            // An endpoint that takes no receives is closed, and whatever waits for it fails.
             let _ = self.receive(context.index, buffer);
         }
     }
@@ -273,7 +273,7 @@ impl Core {
         Ok(self.endpoint.receive(ReceivePost::new(buffer).context(context.number()))?)
     }
 
-    /// Asks to hear of it when a rank is lost. One that leaves in good order is not.
+    /// Requests an event for the loss of a rank. A rank that leaves in good order causes none.
     pub(super) fn guard(&self, rank: usize) -> Result<(), Error> {
         let context = Context { index: RECEIVES + rank, ..Context::of(Kind::Receive, 0) };
         let post = ReceivePost::new(Vec::new()).matching(Match { tag: GUARD, ignore: 0 });
@@ -290,7 +290,7 @@ impl Core {
         self.collect(Group::LIMIT, |state| &mut state.barrier, &[], None)
     }
 
-    /// The barrier after which a window is gone at all ranks. If it fails, the other ranks are told why.
+    /// The barrier after which a window is gone at all ranks. If it fails, the other ranks are notified of the reason.
     pub(super) fn leave(&self, id: u16) -> Result<(), Error> {
         self.with(id, |side| side.is_leaving = true);
         let outcome = self.collect(Group::LIMIT, |state| &mut state.barrier, &[], Some(id));

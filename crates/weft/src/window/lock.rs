@@ -3,8 +3,8 @@
 //! ```text
 //! | rank that has it alone, plus 1: upper half | ranks that share it: lower half |
 //! ```
-//! Alone: 0 is swapped for the rank. Shared: 1 is added, and taken back when somebody has it alone. Who finds it taken
-//! tries again after a pause, which grows. A rank that wants it alone may wait as long as others share it in turns.
+//! Alone: 0 is swapped for the rank. Shared: 1 is added, and taken back when a rank has it alone. A rank that finds it
+//! taken tries again after a pause, which grows. A rank that wants it alone may wait while others share it in turns.
 
 use core::time::Duration;
 
@@ -47,7 +47,7 @@ impl Attempt {
         Self { to, exclusive, tries: 0, due: None, holder: None }
     }
 
-    /// It was in vain.
+    /// The attempt failed.
     pub(super) fn wait(&mut self, holder: Option<usize>, now: Time) {
         let pause = (PAUSE * (1 << self.tries.min(8))).min(LONGEST_PAUSE);
         self.tries += 1;
@@ -86,7 +86,7 @@ pub(super) fn attempt(rank: usize, peer: PeerId, place: RemotePlace, exclusive: 
     Post::Atomic(Box::new(post))
 }
 
-/// Gives a lock of `rank` back, or takes a shared attempt back that was in vain.
+/// Gives a lock of `rank` back, or takes a failed shared attempt back.
 pub(super) fn release(rank: usize, peer: PeerId, place: RemotePlace, exclusive: bool, context: Context) -> Post {
     let held = if exclusive { (rank as u64 + 1) << 32 } else { 1 };
     Post::Atomic(Box::new(atomic(peer, place, Combine::Sum, held.wrapping_neg(), context)))

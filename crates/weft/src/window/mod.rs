@@ -85,13 +85,13 @@ pub struct WindowOptions {
     pub shape: Shape,
     /// The ranks with which this one shares the window under [`Fence::Neighbour`]: each names the other, none itself.
     pub neighbours: Vec<usize>,
-    /// How many neighbours a rank has at most, for [`Fence::Auto`]; 0: nobody knows.
+    /// How many neighbours a rank has at most, for [`Fence::Auto`]; 0: unknown.
     pub fan_out: usize,
     /// Operations that may be on their way, at most [`WindowOptions::MOST_OPERATIONS`]; those that wait for the fence
     /// ([`Window::defers`]) may be more under [`Fence::Tagged`].
     pub operations: u32,
-    /// What is put to several blocks that have fewer bytes than so many, on the average, is packed into messages, in
-    /// epochs of fences ([`Window::put_layout`]); 0: nothing is.
+    /// A put to several blocks of fewer bytes than this, on average, is packed into messages, in epochs of fences
+    /// ([`Window::put_layout`]); 0: no put is.
     pub pack_below: u32,
     /// How long making the window, or a fence, waits for other ranks before it asks them where they are.
     pub limit: Duration,
@@ -103,7 +103,7 @@ impl WindowOptions {
     /// The most operations of one window that may be on their way.
     pub const MOST_OPERATIONS: u32 = 1 << 20;
 
-    /// Below so many bytes in a block, on the average, packing is cheaper (`weft perf halo`).
+    /// Below this many bytes in a block, on average, packing is cheaper (`weft perf halo`).
     pub const PACK_BELOW: u32 = 512;
 
     /// With this fence.
@@ -164,7 +164,7 @@ impl Drop for Place {
 }
 
 impl Window {
-    /// Puts of at most so many bytes go as messages under [`Fence::Tagged`] ([`Window::put`], which copies them).
+    /// Puts of at most this many bytes go as messages under [`Fence::Tagged`] ([`Window::put`], which copies them).
     pub const MESSAGE_BYTES: usize = 2048;
 
     /// This rank's memory in the window. What it holds of an epoch's operations is certain when its fence has ended.
@@ -173,13 +173,13 @@ impl Window {
         &self.memory
     }
 
-    /// The fence that is used: what was asked for, or what was picked.
+    /// The fence that is used: the requested one, or the one that was picked.
     #[must_use]
     pub fn fence_kind(&self) -> Fence {
         self.place.with(|side| side.machine.fence_kind())
     }
 
-    /// How what all ranks agree on runs among them: what was asked for, or what was picked.
+    /// The pattern of collective operations among the ranks: the requested one, or the one that was picked.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.place.with(|side| side.machine.shape())
@@ -434,7 +434,7 @@ impl Window {
 
     /// Locks the part of a rank, between epochs: alone (`exclusive`), or with others that share it. Then operations
     /// there may begin, which move at once whatever the fence of the window, until [`Window::unlock`]. The rank may be
-    /// this one: whoever reads or writes memory that others lock locks it, too.
+    /// this one: a rank that reads or writes memory of its own that others lock must lock it, too.
     ///
     /// # Errors
     /// An epoch is open, or this rank has that lock; it was not to be had within `limit`; or the window has failed.

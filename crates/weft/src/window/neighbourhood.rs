@@ -9,7 +9,7 @@ use weft_nic::{Address, Transport};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rank {
     pub(super) address: Address,
-    /// The boot of its machine; 0 where that can't be told.
+    /// The boot of its machine; 0 where that is unknown.
     machine: u128,
     /// The processors on which it may run.
     processors: BTreeSet<u32>,

@@ -7,7 +7,7 @@ use weft_window::{Layout, Load, Request, Update};
 
 use super::packed;
 
-/// What was asked for.
+/// A requested operation.
 pub(super) enum Operation {
     Put(Buffer),
     /// A put that goes as a message which the target places.
@@ -84,7 +84,7 @@ impl Operation {
         }
     }
 
-    /// Whether all of it is atomics, of which the target hears when they have completed.
+    /// Whether all of it is atomics, of which the target is notified when they have completed.
     pub(super) fn is_atomic(&self) -> bool {
         match self {
             Self::Accumulate { .. } | Self::Fetch { .. } => true,
@@ -191,7 +191,8 @@ pub(super) enum Kind {
     Send = 1,
     Operation = 2,
     Flush = 3,
-    /// Of a lock; `part` is 0 for an attempt, 1 when a shared one in vain is taken back, 2 when it is given back.
+    /// Of a lock; `part` is 0 for an attempt, 1 when a failed shared attempt is taken back, 2 when the lock is given
+    /// back.
     Lock = 4,
 }
 

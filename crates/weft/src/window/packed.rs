@@ -101,8 +101,8 @@ pub(super) fn emit((window, epoch): (u16, u32), runs: &[Run], bytes: &[u8], is_c
     message.extend(bytes);
 }
 
-/// Puts packed bytes where they belong in `memory`, this rank's part of the window. `check` is asked before each block.
-/// What of a message that is wrong comes before the wrong block may be there.
+/// Puts packed bytes where they belong in `memory`, this rank's part of the window. Calls `check` before each block. Of
+/// a wrong message, the blocks before the wrong one may be in place.
 pub(super) fn place(
     registry: &Registry,
     memory: Slice,

@@ -33,11 +33,11 @@ pub(super) struct Side {
     pub(super) pack_below: u32,
     pending: Vec<Option<Pending>>,
     under_way: usize,
-    /// What was got and not yet taken, and in which epoch it was asked for.
+    /// The results of gets that were not yet taken, each with the epoch of its request.
     pub(super) results: HashMap<Request, (u32, Vec<u8>)>,
     /// Messages with bytes for the next epoch: from whom, and what.
     pub(super) early: Vec<(usize, Vec<u8>)>,
-    /// By rank: operations that the target hears of when they have completed.
+    /// By rank: operations of which the target is notified when they have completed.
     told: Vec<Told>,
     pub(super) is_created: bool,
     pub(super) has_fenced: bool,
@@ -48,7 +48,7 @@ pub(super) struct Side {
     pub(super) cause: Option<Arc<Error>>,
 }
 
-/// Operations of an epoch whose target hears of them when they have completed: all at once.
+/// Operations of an epoch of which the target is notified when they have completed: once for all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     pub(super) under_way: u32,
@@ -227,7 +227,7 @@ impl Side {
         }
     }
 
-    /// An atomic has completed. When none is on its way any more, the target hears of those that it must count.
+    /// An atomic has completed. When none is in flight any more, the target is notified of those that it must count.
     fn tell(&mut self, pending: &Pending, posting: &mut Posting<'_>) {
         let told = &mut self.told[pending.target];
         told.under_way -= 1;
@@ -243,7 +243,7 @@ impl Side {
     pub(super) fn locked(&mut self, context: Context, word: u64, now: Time, posting: &mut Posting<'_>) {
         let (to, part) = (context.index, context.part);
         if part == 2 {
-            // The machine has asked for it.
+            // The machine has requested it.
             let _ = self.machine.handle_unlocked(to);
         }
         let Some(at) = self.attempts.iter().position(|attempt| attempt.to == to).filter(|_| part == 0) else { return };

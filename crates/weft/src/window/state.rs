@@ -19,7 +19,7 @@ use super::probes::{Awaited, Probes};
 use super::side::{Posting, Side};
 use crate::endpoint::Endpoint;
 
-/// Posts that wait here until the endpoint takes them, before windows are asked for more.
+/// Posts that wait here until the endpoint takes them, before windows are polled for more.
 const ROOM: usize = 256;
 /// Buffers kept for small messages and puts, and how large they may be.
 pub(super) const SPARE: usize = 256;
@@ -34,7 +34,7 @@ pub(super) struct Surroundings {
     pub(super) registry: Registry,
     /// Operand bytes of an atomic, at most: a multiple of each element's size.
     pub(super) atomic_bytes: usize,
-    /// How many ranks share a processor where they are closest; 0: nobody knows.
+    /// How many ranks share a processor where they are closest; 0: unknown.
     pub(super) crowd: usize,
     /// Posts that the endpoint may have at a time.
     pub(super) depth: usize,
@@ -58,7 +58,7 @@ pub(super) struct State {
     lost: Vec<Option<EndpointFailure>>,
     pub(super) probes: Probes,
     values: Vec<u64>,
-    /// When somebody looked at the clock last.
+    /// When the clock was read last.
     pub(super) now: Time,
 }
 

@@ -124,7 +124,7 @@ impl Team {
         *self.core.enter().meanwhile.borrow_mut() = Some(Meanwhile { longest, act: Box::new(act) });
     }
 
-    /// Makes a window of which this rank's part has so many bytes, all zero. All ranks call it; lengths may differ.
+    /// Makes a window of which this rank's part has this many bytes, all zero. All ranks call it; lengths may differ.
     ///
     /// # Errors
     /// As [`Team::create`].

@@ -1,4 +1,4 @@
-//! Code that the NIC calls can't use a NIC or an endpoint: it is told so, and nothing hangs.
+//! Code that the NIC calls can't use a NIC or an endpoint: it gets an error, and nothing hangs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};

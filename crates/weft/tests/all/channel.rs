@@ -346,7 +346,7 @@ fn a_shared_receive_queue_tells_that_it_runs_low_and_which_queue_pair_was_the_la
     // Once, though one less was left afterwards.
     assert_eq!(next_of(channel, SHARED), EventKind::ReceivesLow { low_water: 3 });
     assert!(channel.is_empty());
-    // A mark that is passed already is told at once; one of 0 is none.
+    // A mark that is passed already is reported at once; a mark of 0 is none.
     shared.set_low_water(2);
     assert_eq!(channel.poll().map(|event| event.kind), Some(EventKind::ReceivesLow { low_water: 2 }));
     shared.set_low_water(0);

@@ -1,4 +1,5 @@
-//! How an endpoint is closed: what was accepted is delivered, however long the peer takes, or the program is told.
+//! How an endpoint is closed: what was accepted is delivered, however long the peer takes, or the program gets an
+//! error.
 
 use std::sync::Arc;
 use std::thread;
@@ -166,8 +167,8 @@ fn what_only_waits_for_a_receive_does_not_keep_an_endpoint_open_for_ever() {
     assert!(matches!(reason, EndpointFailure::Closed | EndpointFailure::Lost(_)), "{reason:?}");
 }
 
-/// The receiver's program never answers: the connection to it is still being set up. Who looks at that first, the one
-/// who closes or the NIC's thread, makes no difference.
+/// The receiver's program never answers: the connection to it is still being set up. It makes no difference whether the
+/// closing thread or the NIC's thread finds that first.
 #[test]
 fn what_closing_cuts_off_before_it_is_connected_was_closed() {
     let receiver = End::new(Progress::Caller, None);
@@ -214,7 +215,7 @@ fn a_stranger_does_not_keep_an_endpoint_open() {
     let linger = Some(Duration::from_millis(50));
     let (end, stranger) = (End::new(Progress::Hybrid, None), End::new(Progress::Caller, linger));
     let peer = stranger.peer(&end);
-    // It asks again and again, and never looks at an answer, so that what is to be said to it piles up.
+    // It asks again and again, and never reads an answer, so that the answers to it pile up.
     for tag in 0..400 {
         stranger.endpoint.send(SendPost::new(peer, content(tag, 4000)).tag(tag)).unwrap();
     }

@@ -207,10 +207,10 @@ fn a_server_that_closes_at_once() {
     });
 }
 
-/// Whose reply cannot be accepted is told why, by an application that is gone at once.
+/// A peer whose reply cannot be accepted is told the reason, by an application that is gone at once.
 #[test]
 fn what_is_said_last_arrives_when_nobody_stays() {
-    // More reads under way than there is room for; and a peer-to-peer model that nobody has asked for.
+    // More reads in flight than there is room for; and a peer-to-peer model that was not requested.
     for (depths, code) in [([0, 4, 0, 200], 6), ([0xc0, 1, 0, 1], 7)] {
         each_kind(|kind| {
             let (tell, told) = mpsc::channel();
@@ -280,7 +280,7 @@ fn a_client_that_is_none() {
         let mut strange = TcpStream::connect(listener.local_address()).unwrap();
         strange.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         is_shown_the_door(&context, strange);
-        // And whoever knows how to, still gets in.
+        // And a peer that speaks the protocol still gets in.
         let (active, passive) = (queue_pair(&context), queue_pair(&context));
         active.start_connect(listener.local_address(), &patient()).unwrap();
         listener.accept(PATIENCE).unwrap().accept(&passive, &[]).unwrap();
@@ -291,7 +291,7 @@ fn a_client_that_is_none() {
 #[test]
 fn a_client_that_says_nothing() {
     each_kind(|kind| {
-        // On a busy machine a start-up takes its time, also that of whoever speaks.
+        // On a busy machine a start-up takes its time, also that of a peer that speaks.
         let mut start_timeout = Duration::from_millis(50);
         while let Err(refused) = only_who_speaks_gets_in(kind, start_timeout) {
             assert!(Some(start_timeout) < PATIENCE, "{refused}, within {start_timeout:?}");

@@ -400,7 +400,7 @@ fn somebody_else_at_the_address_is_not_taken_for_the_peer() {
     other.endpoint.send(SendPost::new(ghost, vec![1]).context(1)).unwrap();
     let text = other.next().outcome.unwrap_err().to_string();
     assert!(text.contains("another endpoint listens there"), "{text}");
-    // A peer of which only the place is known is whoever is there.
+    // A peer of which only the place is known is the endpoint that is there.
     let known = other.endpoint.peer(&Address::from(path)).unwrap();
     other.endpoint.send(SendPost::new(known, vec![1]).context(2)).unwrap();
     b.endpoint.receive(ReceivePost::new(vec![0; 1]).context(3)).unwrap();
@@ -461,7 +461,7 @@ fn both_connect_at_once_and_one_connection_stands() {
             let finished = &finished;
             let mut others = [1, 0].map(|other: usize| ends[other].1.endpoint.address()).into_iter();
             std::thread::scope(|scope| {
-                // Each closes its own: who closes one after the other waits for a NIC that nobody runs.
+                // Each closes its own: a thread that closes one after the other waits for a NIC that no thread runs.
                 for ((context, here), there) in ends.into_iter().zip(&mut others) {
                     scope.spawn(move || {
                         let (_context, here) = (context, here);
@@ -472,7 +472,7 @@ fn both_connect_at_once_and_one_connection_stands() {
                             let event = here.next();
                             assert!(event.outcome.is_ok(), "{event:?}");
                         }
-                        // What the peer still waits for goes on as long as somebody runs this NIC.
+                        // What the peer still waits for makes progress while a thread runs this NIC.
                         finished.fetch_add(1, Ordering::AcqRel);
                         let start = Instant::now();
                         while finished.load(Ordering::Acquire) < 2 {
@@ -495,7 +495,7 @@ fn the_end_of_a_peer_fails_what_waits_for_it() {
     let domain = context.allocate_protection_domain().unwrap();
     let other = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
     let peer = end.endpoint.peer(&other.endpoint.address()).unwrap();
-    // A long message that nobody receives waits at the sender.
+    // A long message for which no receive is posted waits at the sender.
     end.endpoint.send(SendPost::new(peer, vec![1; 1 << 20]).tag(1).context(1)).unwrap();
     while other.endpoint.peek(None, Some(exactly(1)), None).unwrap().is_none() {
         end.endpoint.progress();
@@ -622,7 +622,7 @@ fn a_crowd_connects_all_to_all_at_once() {
                     let event = end.next();
                     assert!(event.outcome.is_ok(), "{event:?}");
                 }
-                // Nobody leaves before all have what they wait for.
+                // No thread leaves before all have what they wait for.
                 barrier.wait();
             });
         }
@@ -821,8 +821,8 @@ fn an_acknowledgement_goes_with_the_answer() {
     }
 }
 
-/// How many packets went out, how many of them without a work request, and how many came without a receive request,
-/// while both sides sent so many messages.
+/// How many packets were sent, how many of them without a work request, and how many came without a receive request,
+/// while both sides sent this many messages.
 fn packets_of(group: &Group, messages: u64) -> [u64; 3] {
     let counts = || {
         let counters = group.context.counters();
@@ -882,7 +882,7 @@ fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
         };
         std::thread::scope(|scope| {
             let start = Instant::now();
-            // The first of the two has the engine; the other one sleeps until it hears of something.
+            // The first of the two has the engine; the other one sleeps until an event wakes it.
             let runs = scope.spawn(|| idle.events.wait(Some(Duration::from_secs(60))));
             std::thread::sleep(PAUSE);
             let waits = scope.spawn(waits);

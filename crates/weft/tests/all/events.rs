@@ -111,7 +111,7 @@ fn only_what_was_solicited_wakes_a_queue_that_is_armed_for_that() {
     completions.acknowledge();
     assert!(!is_readable(completions));
     assert!(pair.passive.done(1).solicited);
-    // An event comes once; the next one has to be asked for. A failure wakes as well.
+    // An event comes once; the queue must be armed for the next one. A failure wakes as well.
     completions.arm(Arm::Solicited);
     drop(pair.active);
     sleep_on(completions);

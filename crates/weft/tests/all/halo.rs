@@ -19,7 +19,7 @@ fn all_fences_give_the_bits_of_one_rank_alone() {
     }
 }
 
-/// That of `tests/mpi/programs/heat.c` for the same plate, which the MPI suite looks at (`HEAT` in `extra.py`).
+/// That of `tests/mpi/programs/heat.c` for the same plate, which the MPI suite checks (`HEAT` in `extra.py`).
 #[test]
 fn the_plate_is_the_one_that_mpi_computes() {
     assert_eq!(format!("{:x}", checksum(&alone(64, 50))), "ef8bbf1794fa5b0b");

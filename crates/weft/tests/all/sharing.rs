@@ -207,7 +207,7 @@ fn sends_that_are_not_signaled_take_no_place_and_are_told_when_they_fail() {
             active.post_list((0..15).map(|id| write(id).unsignaled()).chain([write(100 + round)])).unwrap();
             assert_eq!(small.wait(PATIENCE).map(|completion| completion.id), Some(100 + round));
         }
-        // Reads of memory that is not there: the first one fails, the others are flushed, and all are told.
+        // Reads of memory that is not there: the first one fails, the others are flushed, and each gets a completion.
         let gone = domain.allocate(8, ALL).unwrap();
         let remote = gone.remote(0);
         drop(gone);
@@ -238,7 +238,7 @@ fn threads_post_on_queue_pairs_of_their_own_and_poll_one_completion_queue() {
                 scope.spawn(move || {
                     let target = windows.remote(at * 8);
                     let mut posted = 0;
-                    // Whoever polls may get anybody's completion, so all go on until all have come.
+                    // A thread that polls may get any thread's completion, so all poll until all have come.
                     while polled.load(Ordering::Acquire) < THREADS * WRITES {
                         if posted < WRITES {
                             let word = (posted + 1).to_ne_bytes();

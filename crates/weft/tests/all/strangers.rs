@@ -1,4 +1,4 @@
-//! Callers who say that they are somebody: what they get from an endpoint, and that its peers notice nothing of them.
+//! Callers with a forged identity: what they get from an endpoint, and that its peers notice nothing of them.
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl End {
         event
     }
 
-    /// A message to another one, which receives it from this one and nobody else.
+    /// A message to another one, which receives it from this one and from no other.
     fn tell(&self, other: &Self, content: &[u8]) {
         other.endpoint.receive(ReceivePost::new(vec![0; 64]).from(other.peer(self)).context(1)).unwrap();
         self.endpoint.send(SendPost::new(self.peer(other), content.to_vec()).context(2)).unwrap();
@@ -52,7 +52,7 @@ impl End {
     }
 }
 
-/// The NIC's thread does the work, so that each side moves whoever waits.
+/// The NIC's thread does the work, so that each side makes progress while the other waits.
 fn kind() -> Kind {
     Kind::plain(Progress::Thread)
 }
@@ -61,7 +61,7 @@ fn attributes() -> EndpointAttributes {
     EndpointAttributes::at(kind().any())
 }
 
-/// Somebody who speaks the protocol and says what it likes.
+/// A peer that speaks the protocol and says what it likes.
 struct Stranger {
     context: Context,
     domain: ProtectionDomain,
@@ -175,7 +175,7 @@ fn a_peer_that_has_lost_its_connection_is_let_in_as_soon_as_that_has_shown() {
     drop(first.queue_pair);
     first.context.progress();
     second.answer().expect("the old connection is gone");
-    // An old request that comes late is told from that.
+    // An old request that comes late is not taken for that.
     let late = Stranger::new();
     assert_eq!(late.call(&b, &Hello { serial: 1, ..hello }).map(|_| ()), Err(Refusal::Tie));
 }
@@ -299,7 +299,7 @@ fn whoever_has_another_key_or_none_is_refused_and_told_so() {
 fn who_proves_nothing_is_no_peer_reaches_no_memory_and_replaces_nobody() {
     let (a, b) = (End::open(&keyed(KEY)), End::open(&keyed(KEY)));
     a.tell(&b, b"first");
-    // Somebody has told it where the memory is.
+    // The stranger knows where the memory is.
     let region = b.domain.allocate(64, weft::verbs::Access::all()).unwrap();
     let hello = Hello { nonce: Some([7; 16]), ..as_if(&a.endpoint.address(), &b) };
     let request = |stranger: &Stranger, post: weft::verbs::WorkRequest| {
@@ -351,7 +351,7 @@ fn callers_that_prove_nothing_keep_nobody_out() {
 
 #[test]
 fn a_good_client_is_served_though_all_places_are_taken_by_callers_that_say_nothing() {
-    // Nobody is given up for being slow.
+    // No caller is given up for being slow.
     let settings = Settings { start_timeout: Duration::from_secs(3600), ..kind().settings() };
     let context = Context::with_settings(settings.clone()).unwrap();
     let listener = context.listen(kind().any(), &ListenOptions { backlog: 8, ..ListenOptions::default() }).unwrap();
@@ -368,7 +368,7 @@ fn a_good_client_is_served_though_all_places_are_taken_by_callers_that_say_nothi
     drop(silent);
 }
 
-/// A stream that is being opened, whether anybody takes it or not.
+/// A stream that is being opened, whether it is accepted or not.
 fn connecting(to: std::net::SocketAddr) -> Socket {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), None).unwrap();
     match socket.connect(&to.into()) {

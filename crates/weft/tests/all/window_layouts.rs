@@ -20,8 +20,8 @@ const FENCES: [Fence; 7] = [
     Fence::Tagged,
 ];
 
-/// Each origin has so many bytes at each target to put into; behind them are counters that all add to, and behind those
-/// bytes that nobody changes.
+/// Each origin has this many bytes at each target to put into; behind them are counters that all add to, and behind
+/// those bytes that no rank changes.
 const PART: u64 = 30_000;
 const COUNTERS: u64 = 600;
 const CONSTANT: u64 = 20_000;
@@ -38,7 +38,7 @@ fn below_one_of(random: &mut Random, limits: [u64; 3]) -> u64 {
     random.below(limit)
 }
 
-/// A layout of whole units in so many bytes, whose blocks do not overlap.
+/// A layout of whole units in this many bytes, whose blocks do not overlap.
 fn layout(random: &mut Random, room: u64, unit: u32) -> Layout {
     let unit_long = u64::from(unit);
     let units = room / unit_long;

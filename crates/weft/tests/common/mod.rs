@@ -11,8 +11,8 @@ use weft::verbs::{
     QueuePair, QueuePairOptions, Settings, Status, WorkCompletion,
 };
 
-/// Nothing here takes this long, on a machine that is busy with other things either; a test that waits in vain fails
-/// then.
+/// Nothing here takes this long, even on a machine that is busy with other things; a test whose wait has no result
+/// fails then.
 pub(crate) const PATIENCE: Option<Duration> = Some(weft_testing::PATIENCE);
 
 /// An address of this host at which no program listens, and what keeps others from listening there: as long as it is

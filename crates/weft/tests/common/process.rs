@@ -54,7 +54,7 @@ impl Process {
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if let Some((_, said)) = line.split_once(MARK) {
-                    // Nobody listens any more when the test has failed.
+                    // No thread receives any more when the test has failed.
                     let _ = heard.send(said.to_owned());
                 }
             }

@@ -17,7 +17,7 @@ pub(crate) fn team_of(mut group: Group, transport: Transport) -> Team {
     Team::new(&Context::open().unwrap(), &mut group, &attributes).unwrap()
 }
 
-/// Runs this at each of so many ranks, and returns what they return.
+/// Runs this at each of this many ranks, and returns what they return.
 pub(crate) fn ranks<R: Send + 'static>(
     size: usize,
     transport: Transport,

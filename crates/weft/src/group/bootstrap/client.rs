@@ -85,7 +85,7 @@ impl Client {
             return Ok(vec![Vec::new(); self.size]);
         }
         tree.all_gather(bytes, total).or_else(|lost| {
-            // The server tells all ranks of the first loss that it is told of, and this one as well.
+            // The server reports the first loss that it learns of to all ranks, this one included.
             let text = lost.to_string();
             say(&mut self.stream, &[&[1], text.as_bytes()].concat(), kind::COMPLAINT)?;
             Err(Failure::Group(GroupError::Told(text)))

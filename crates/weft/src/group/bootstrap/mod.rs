@@ -20,8 +20,8 @@
 //! the server, at any time:  | 1 u8 | length u32 | what is wrong |
 //! ```
 //!
-//! The last character of the magic number is the version: a rank of another one is told so. `port` is where the rank
-//! listens for its children in the tree; 0: it cannot.
+//! The last character of the magic number is the version: a rank of another version gets an error that says so. `port`
+//! is where the rank listens for its children in the tree; 0: it cannot.
 
 mod client;
 mod server;

@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// What is wrong also those must hear that come later.
+    /// Reports an error to all ranks, also to those that join later.
     fn tell_all(&mut self, listener: &TcpListener, sender: &Sender<News>, token: Token, text: &str) {
         self.tell(text);
         let (start, guests) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
@@ -167,7 +167,7 @@ impl Server {
             address.set_port(self.ports[parent]);
             Some(address.to_string())
         };
-        // A rank that nobody can reach is at port 0, where nothing answers.
+        // A rank that cannot be reached is at port 0, where nothing answers.
         let parent = parent_of(rank).map(|parent| address(parent).unwrap_or_else(|| "0.0.0.0:0".into()));
         [&[kind::PLACE][..], &session.to_bytes(), &frame(parent.unwrap_or_default().as_bytes())].concat()
     }
@@ -320,7 +320,7 @@ mod tests {
         let mut server = Server::new(2, limit, channel().1);
         server.streams = vec![Some(its), Some(others)];
         let says = thread::spawn(move || server.say(&vec![7; LONG]));
-        // The last rank takes nothing yet, so nobody else is told anything.
+        // The last rank takes nothing yet, so no other rank is notified.
         first.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let waits = first.peek(&mut [0]).unwrap_err().kind();
         assert!(matches!(waits, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{waits:?}");

@@ -96,7 +96,8 @@ impl Hello {
         (bytes[..8] == MAGIC[..]).then_some(hello)
     }
 
-    /// Takes it from a caller that knows this token. One of another version is told so; strangers get no answer.
+    /// Takes it from a caller that knows this token. A caller of another version gets an error that says so; strangers
+    /// get no answer.
     pub(super) fn take(stream: &mut TcpStream, token: Token) -> io::Result<Self> {
         let mut bytes = [0; HELLO];
         stream.read_exact(&mut bytes[..OLD_HELLO])?;
