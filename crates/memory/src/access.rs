@@ -20,9 +20,9 @@ impl Access {
     /// Peers may do atomic operations.
     pub const REMOTE_ATOMIC: Self = Self(8);
 
-    /// No right, but a promise: nobody changes the bytes while a peer may read them. What a peer reads of such a region
-    /// is sent from where it lies; of others it is copied first, because bytes that change between their checksum and
-    /// their sending would end the connection.
+    /// No right, but a promise: nothing changes the bytes while a peer may read them. What a peer reads of such a
+    /// region is sent from where it lies; of others it is copied first, because bytes that change between their
+    /// checksum and their sending would end the connection.
     pub const STEADY: Self = Self(16);
 
     /// Every right there is.

@@ -1,12 +1,12 @@
-//! How many references to a region's bytes exist, and who may write meanwhile: nobody.
+//! How many references to a region's bytes exist. While any exists, no thread may write the bytes.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// References to bytes that exist now (views, or one edit).
 ///
-/// Who makes one counts it *first* and passes the region's gate alone *then*; the owner's writer enters the gate first
-/// and looks at the count then. So a writer is either over before the reference is used, or sees it. When the count is
-/// 0 again, whoever sees that comes after all that was done through the reference.
+/// A thread that makes one counts it *first* and passes the region's gate alone *then*; the owner's writer enters the
+/// gate first and reads the count then. So a writer is either over before the reference is used, or sees it. When the
+/// count is 0 again, a thread that sees that comes after all that was done through the reference.
 pub(crate) struct Borrows<C: Count = AtomicU32>(C);
 
 /// A number that threads share: the processor's, or a model checker's.
@@ -98,7 +98,7 @@ mod tests {
             self.borrows.begin();
             drop(self.gate.write().unwrap());
             self.byte.with(|byte| {
-                // SAFETY: loom checks that nobody writes it.
+                // SAFETY: loom checks that no other thread writes it.
                 let first = unsafe { *byte };
                 thread::yield_now();
                 // SAFETY: As above.
@@ -113,7 +113,7 @@ mod tests {
             if self.borrows.is_any() {
                 return false;
             }
-            // SAFETY: loom checks that nobody else touches it.
+            // SAFETY: loom checks that no other thread touches it.
             self.byte.with_mut(|byte| unsafe { *byte = value });
             true
         }

@@ -39,7 +39,7 @@ impl Buffer {
     /// The alignment of [`Buffer::zeroed`], in bytes: a page.
     pub const PAGE: usize = 4096;
 
-    /// So many bytes and more are pages of their own.
+    /// Buffers of this many bytes or more are pages of their own.
     const LARGE: usize = 128 * 1024;
 
     /// `length` zero bytes that start on a page.
@@ -61,7 +61,7 @@ impl Buffer {
         Ok(Self { pointer, length, origin: Origin::Pages(layout) })
     }
 
-    /// Memory that somebody else owns. It is never freed here.
+    /// Memory that something else owns. It is never freed here.
     ///
     /// # Safety
     /// Until the buffer is dropped, which includes the time that a region made of it is registered or in flight,
@@ -93,7 +93,7 @@ impl Buffer {
         self.pointer
     }
 
-    /// Whether somebody else owns it, who may unmap it at any time.
+    /// Whether something else owns it, and may unmap it at any time.
     pub(crate) const fn is_foreign(&self) -> bool {
         matches!(self.origin, Origin::Foreign)
     }
@@ -103,7 +103,7 @@ impl Buffer {
 /// gives out as zeroed it may have zeroed itself.
 fn map(length: usize) -> Option<NonNull<u8>> {
     let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: A new mapping, wherever there is room: nobody has anything there.
+    // SAFETY: A new mapping, wherever there is room: nothing is mapped there.
     let start = unsafe { libc::mmap(core::ptr::null_mut(), length, rights, kind, -1, 0) };
     if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
 }

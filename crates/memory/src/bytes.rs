@@ -45,7 +45,7 @@ pub(crate) unsafe fn copy_out<D: Digest>(from: *const u8, out: &mut [u8], digest
 /// # Safety
 /// `from` is valid for reads of `length` bytes, for any thread's sake until this returns.
 pub(crate) unsafe fn digest<D: Digest>(from: *const u8, length: usize, digest: &mut D) {
-    // SAFETY: Valid by the caller's promise. This is the one place that makes a slice of bytes which somebody else
+    // SAFETY: Valid by the caller's promise. This is the one place that makes a slice of bytes which something else
     // might write at the same time (a peer with REMOTE_WRITE, the application through `Region::write`). It lives for
     // this call alone and goes to a checksum that reads each byte once, decides nothing by it and returns a number: a
     // race can make that number wrong and nothing else. It would be just as wrong for the frame if the bytes changed
@@ -53,8 +53,8 @@ pub(crate) unsafe fn digest<D: Digest>(from: *const u8, length: usize, digest: &
     digest.update(unsafe { slice::from_raw_parts(from, length) });
 }
 
-/// Writes `bytes` so that whoever sees them sees all that this thread placed before; 1, 2, 4 or 8 of them at an aligned
-/// address are seen whole.
+/// Writes `bytes` so that a thread that sees them sees all that this thread placed before; 1, 2, 4 or 8 of them at an
+/// aligned address are seen whole.
 ///
 /// # Safety
 /// As for [`copy_in`].

@@ -7,7 +7,7 @@ use weft_base::{DomainId, RegionId, Stag};
 
 use crate::{Combine, Element, LocalRight, RemoteRight};
 
-/// The caller asked for something impossible.
+/// The caller requested something impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -17,7 +17,7 @@ pub enum MemoryError {
     Invalidated(RegionId),
     /// A [`Region::view`](crate::Region::view) or [`Region::edit`](crate::Region::edit) is going on.
     Borrowed(RegionId),
-    /// A reference was asked for, but peers may touch the region.
+    /// A reference was requested, but peers may touch the region.
     Exposed(RegionId),
     /// Work in flight uses the region.
     InFlight {
@@ -61,7 +61,7 @@ pub enum MemoryError {
         /// The size of the access, in bytes.
         size: u64,
     },
-    /// Memory to be registered is not mapped, or peers are to write it and nobody may.
+    /// Memory to be registered is not mapped, or peers are to write it and it is not writable.
     Unusable {
         /// Its first byte.
         address: u64,
@@ -86,7 +86,7 @@ pub enum MemoryError {
     },
     /// A slice can't be longer than a message: 2^32 - 1 bytes.
     TooLong {
-        /// Bytes that were asked for.
+        /// Bytes that were requested.
         length: u64,
     },
     /// A list of more slices than there can be in one.
@@ -123,7 +123,7 @@ pub enum MemoryError {
     },
     /// The machine has no memory left.
     OutOfMemory {
-        /// Bytes that were asked for.
+        /// Bytes that were requested.
         length: u64,
     },
     /// The operating system gives no random numbers.
@@ -218,8 +218,8 @@ const fn verb(need: LocalRight) -> &'static str {
     }
 }
 
-/// A peer asked for something that it was not granted. Who asked for what stands in the segment's header; here is only
-/// what is wrong with it, one value for each code that RFC 5041 section 7.2 and RFC 5040 section 4.8 know.
+/// A peer requested something that it was not granted. The segment's header says which peer requested what; here is
+/// only what is wrong with it, one value for each code that RFC 5041 section 7.2 and RFC 5040 section 4.8 know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemoteFault {
     /// No region has this STag, or remote access to it has ended.

@@ -14,7 +14,7 @@ use crate::memory::Memory;
 use crate::{MemoryError, bytes};
 
 /// A [`Slice`](weft_base::Slice) as an address, for a system call that must not block: until this is dropped the memory
-/// is alive, and whoever ends an access to it (invalidate, deregister, drop, view, edit) waits.
+/// is alive, and a thread that ends an access to it (invalidate, deregister, drop, view, edit) waits.
 ///
 /// Do not call anything of [`Registry`](crate::Registry) or [`Region`](crate::Region) that ends an access while holding
 /// one: that would wait for itself.
@@ -28,14 +28,13 @@ pub struct RawSlice {
 }
 
 impl RawSlice {
-    /// Enters the gate. Only under a lock under which the flags of `memory` were looked at, and `pointer` located in
-    /// it.
+    /// Enters the gate. Only under a lock under which the flags of `memory` were checked, and `pointer` located in it.
     pub(crate) fn new(memory: &Arc<Memory>, pointer: NonNull<u8>, length: usize) -> Self {
         let memory = Arc::clone(memory);
-        // Recursive, for one system call may use several slices of a region while somebody waits to pass the gate.
+        // Recursive, for one system call may use several slices of a region while a thread waits to pass the gate.
         mem::forget(memory.gate.read_recursive());
-        // Also under the table's lock, which comes after the gate: who passes the gate alone waits for nothing then, so
-        // nobody who enters it waits for anybody who waits.
+        // Also under the table's lock, which comes after the gate: a thread that passes the gate alone waits for
+        // nothing then, so no thread that enters it waits for a thread that waits.
         let entered = Rank::RegionGate.enter_unblocked();
         Self { pointer, length, memory, not_send: PhantomData, _entered: entered }
     }

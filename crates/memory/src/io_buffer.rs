@@ -10,8 +10,8 @@ use weft_base::{Digest, DomainId, MAX_GATHER};
 use crate::{Access, Buffer, MemoryError, Region, Registry, bytes, guard};
 
 /// Memory lent for one operation: of Rust's own, which comes back with the completion ([`IoBuffer::into_buffer`]), or
-/// of somebody who promises that it stays ([`IoBuffer::foreign`]). Bytes are copied out of it and into it; for
-/// one-sided transfers it is registered for as long ([`IoBuffer::register`]).
+/// the caller's, which promises that it stays ([`IoBuffer::foreign`]). Bytes are copied out of it and into it; for
+/// one-sided transfers it is registered until they end ([`IoBuffer::register`]).
 ///
 /// When an I/O buffer of Rust's own memory is dropped while work in flight still uses its regions, that memory is freed
 /// after the last of that work.
@@ -56,20 +56,20 @@ impl IoBuffer {
         Self { parts: Parts::One(Part { pointer: NonNull::dangling(), length: 0 }), owner: None, registered: None }
     }
 
-    /// Memory of somebody else, in one piece.
+    /// Memory of another owner, in one piece.
     ///
     /// # Safety
     /// Until this is dropped, and no work in flight uses a region that [`IoBuffer::register`] made of it, `length`
-    /// bytes from `pointer` on must be initialised and valid for reads from any thread, and nobody else may write them
-    /// meanwhile. If the operation writes (a receive, a read, the result of an atomic, or whatever calls
+    /// bytes from `pointer` on must be initialised and valid for reads from any thread, and nothing else may write them
+    /// meanwhile. If the operation writes (a receive, a read, the result of an atomic, or anything that calls
     /// [`IoBuffer::copy_in`], registers with a right to write, or writes through [`IoBuffer::regions`]), they must be
-    /// valid for writes, too, and nobody else may read them meanwhile.
+    /// valid for writes, too, and nothing else may read them meanwhile.
     #[must_use]
     pub const unsafe fn foreign(pointer: NonNull<u8>, length: usize) -> Self {
         Self { parts: Parts::One(Part { pointer, length }), owner: None, registered: None }
     }
 
-    /// Memory of somebody else, in up to [`MAX_GATHER`] pieces that are one run of bytes to the operation. `None` when
+    /// Memory of another owner, in up to [`MAX_GATHER`] pieces that are one run of bytes to the operation. `None` when
     /// there are more.
     ///
     /// # Safety
@@ -94,7 +94,7 @@ impl IoBuffer {
         self.parts().iter().map(|part| part.length).sum()
     }
 
-    /// Whether it is memory of Rust's own, which nobody else uses until it comes back.
+    /// Whether it is memory of Rust's own, which nothing else uses until it comes back.
     #[must_use]
     pub const fn is_owned(&self) -> bool {
         self.owner.is_some()
@@ -120,8 +120,8 @@ impl IoBuffer {
         let mut copied = Ok(());
         self.each(offset, out.len(), |pointer, length| {
             let (now, rest) = core::mem::take(&mut out).split_at_mut(length);
-            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be read. A
-            // copy may stop anywhere.
+            // SAFETY: `each` gives pieces that lie inside, and their lender promised that they can be read. A copy may
+            // stop anywhere.
             copied =
                 copied.and(unsafe { self.touch(pointer, length, || bytes::copy_out(pointer.as_ptr(), now, digest)) });
             out = rest;
@@ -142,8 +142,8 @@ impl IoBuffer {
         let mut copied = Ok(());
         self.each(offset, bytes.len(), |pointer, length| {
             let (now, others) = rest.split_at(length);
-            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be written. A
-            // copy may stop anywhere.
+            // SAFETY: `each` gives pieces that lie inside, and their lender promised that they can be written. A copy
+            // may stop anywhere.
             copied =
                 copied.and(unsafe { self.touch(pointer, length, || bytes::copy_in(pointer.as_ptr(), now, digest)) });
             rest = others;
@@ -220,8 +220,8 @@ impl IoBuffer {
             if length == 0 || failure.is_some() {
                 return;
             }
-            // SAFETY: `each` gives pieces that lie inside. Whoever lent them promised as much, for regions made of it
-            // too; and what is Rust's own is kept until nothing uses them.
+            // SAFETY: `each` gives pieces that lie inside. Their lender promised as much, for regions made of it too;
+            // and what is Rust's own is kept until nothing uses them.
             let memory = unsafe { Buffer::foreign(pointer, length) };
             match registry.register(domain, memory, access, 0) {
                 Ok(region) => regions.push(region),
@@ -316,7 +316,7 @@ impl Drop for IoBuffer {
         let mut regions = left.ranges.into_iter().flat_map(|(_, regions)| regions).chain(left.whole);
         match (regions.next(), regions.next()) {
             (Some(region), None) => region.keep(owner),
-            // Work in flight uses several regions of it, and nobody knows which of them is the last.
+            // Work in flight uses several regions of it, and which of them is the last is unknown.
             _ => core::mem::forget(owner),
         }
     }
@@ -358,7 +358,7 @@ mod tests {
     fn a_range_spans_pieces() {
         let (mut first, mut second) = (vec![1u8, 2, 3], vec![4u8, 5]);
         let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
-        // SAFETY: Both outlive the I/O buffer, and nobody touches them meanwhile.
+        // SAFETY: Both outlive the I/O buffer, and nothing touches them meanwhile.
         let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
         assert_eq!(io_buffer.length(), 5);
         let mut out = [0; 3];
@@ -399,7 +399,7 @@ mod tests {
         let (registry, domain) = registry();
         let (mut first, mut second) = (vec![1u8; 8], vec![2u8; 16]);
         let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
-        // SAFETY: Both outlive the I/O buffer, and nobody touches them meanwhile.
+        // SAFETY: Both outlive the I/O buffer, and nothing touches them meanwhile.
         let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
         let regions = io_buffer.register(&registry, domain, Access::all()).unwrap();
         assert_eq!(regions.iter().map(Region::length).collect::<Vec<_>>(), [8, 16]);
@@ -420,7 +420,7 @@ mod tests {
         let (registry, domain) = registry();
         let (mut first, mut second) = (vec![1u8; 8], vec![2u8; 16]);
         let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
-        // SAFETY: Both outlive the I/O buffer, and nobody touches them meanwhile.
+        // SAFETY: Both outlive the I/O buffer, and nothing touches them meanwhile.
         let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
         let stags =
             |regions: &[Region]| regions.iter().map(|region| (region.stag(), region.length())).collect::<Vec<_>>();
@@ -483,7 +483,7 @@ mod tests {
         let domain = registry.allocate_domain().unwrap();
         let (mut first, mut second) = ([0u8; 8], [0u8; 8]);
         let pieces = [&mut first, &mut second].map(|piece| (NonNull::from(piece).cast(), 8));
-        // SAFETY: Both outlive the I/O buffer, and nobody touches them meanwhile.
+        // SAFETY: Both outlive the I/O buffer, and nothing touches them meanwhile.
         let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
         assert!(matches!(
             io_buffer.register(&registry, domain, Access::LOCAL_READ),

@@ -1,7 +1,8 @@
 //! Lists of slices that one slice names, as an indirect memory key of a NIC names others: what a work request gathers
 //! from and scatters to stays a few words long, and the way of a single slice does not know of lists.
 //!
-//! A list has no rights and no pins of its own. Whoever pins it pins every slice of it, with the rights that it needs.
+//! A list has no rights and no pins of its own. A pin of the list pins every slice of it, with the rights that the use
+//! needs.
 
 use arrayvec::ArrayVec;
 use weft_base::{MAX_LISTED, RegionId, Slice};

@@ -24,7 +24,7 @@ pub(crate) struct Memory {
     pub(crate) base: u64,
     pub(crate) length: u64,
     pointer: NonNull<u8>,
-    /// Somebody else owns the bytes, and may unmap them at any time.
+    /// Something else owns the bytes, and may unmap them at any time.
     is_foreign: bool,
     /// Taken by deregistration, else freed with this.
     buffer: Mutex<Option<Buffer>>,
@@ -46,12 +46,13 @@ pub(crate) struct Grant<'a> {
     pub(crate) attributes: &'a RegionAttributes,
 }
 
-/// Who is told of what peers do to a region.
+/// Gets a call for each access of a peer to a region.
 pub trait Watch: Send + Sync {
-    /// A peer's message has done this to the region: a write has been placed whole, a read was asked for, an atomic
-    /// operation was executed. `owner` is whom that peer is connected to: the id of an endpoint, or 0.
+    /// A peer's message has done this to the region: a write has been placed whole, a read was requested, an atomic
+    /// operation was executed. `owner` is what that peer is connected to: the id of an endpoint, or 0.
     ///
-    /// Called by whoever runs the NIC, under its locks: nothing but to note it, and to wake who does the rest.
+    /// Called by the thread that runs the NIC, under its locks: it may only note the access, and wake the thread that
+    /// does the rest.
     fn accessed(&self, right: RemoteRight, owner: u64);
 }
 
@@ -63,16 +64,16 @@ pub struct RegionAttributes {
     pub access: Access,
     /// The tagged offset of its first byte on the wire.
     pub base: u64,
-    /// A STag of the owner's own choice, if no other region of the NIC has it. `None`: one that nobody can guess, as
+    /// A STag of the owner's own choice, if no other region of the NIC has it. `None`: one that no peer can guess, as
     /// RFC 5042 section 6.1.1 wants it. One that is chosen can be guessed, so that every peer with a connection in the
     /// same protection domain reaches the region; and it may be chosen again as soon as the region is gone.
     pub stag: Option<Stag>,
-    /// Who is told of what peers do to it.
+    /// Gets a call for each access of a peer to it.
     pub watch: Option<Arc<dyn Watch>>,
 }
 
 impl RegionAttributes {
-    /// These rights, the first byte at tagged offset 0, and a STag that nobody can guess.
+    /// These rights, the first byte at tagged offset 0, and a STag that no peer can guess.
     #[must_use]
     pub fn new(access: Access) -> Self {
         Self { access, ..Self::default() }
@@ -144,13 +145,13 @@ impl Memory {
         self.borrows.is_any()
     }
 
-    /// A reference comes. Only under the table's write lock, so that nobody is between looking and touching.
+    /// A reference comes. Only under the table's write lock, so that no thread is between its check and its touch.
     pub(crate) fn borrow(&self) {
         self.borrows.begin();
     }
 
-    /// A reference has gone. What was done through it is seen by whoever takes the table's lock after its owner
-    /// released it.
+    /// A reference has gone. A thread that takes the table's lock after its owner released it sees what was done
+    /// through it.
     pub(crate) fn end_borrow(&self) {
         self.borrows.end();
     }

@@ -48,7 +48,7 @@ impl Registry {
     }
 
     fn write_byte(&self) {
-        // SAFETY: loom checks that nobody else touches it.
+        // SAFETY: loom checks that no other thread touches it.
         self.byte.with_mut(|byte| unsafe { *byte += 1 });
     }
 

@@ -201,8 +201,8 @@ impl Region {
     /// Peers may touch the region, or work in flight uses it.
     pub fn view<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R, MemoryError> {
         let lent = Lent::new(self)?;
-        // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nobody writes: the registry
-        // refuses touches and pins, `writable` refuses the owner's, and an edit needs the handle for itself.
+        // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nothing writes: the
+        // registry refuses touches and pins, `writable` refuses the owner's, and an edit needs the handle for itself.
         Ok(look(unsafe { slice::from_raw_parts(lent.pointer()?.as_ptr(), self.length() as usize) }))
     }
 
@@ -212,8 +212,8 @@ impl Region {
     /// Peers may touch the region, or work in flight uses it.
     pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, MemoryError> {
         let lent = Lent::new(self)?;
-        // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nobody else touches it: the
-        // registry refuses touches and pins, and the handle is borrowed exclusively.
+        // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nothing else touches it:
+        // the registry refuses touches and pins, and the handle is borrowed exclusively.
         Ok(change(unsafe { slice::from_raw_parts_mut(lent.pointer()?.as_ptr(), self.length() as usize) }))
     }
 

@@ -564,9 +564,8 @@ impl Registry {
         Ok(RawSlice::new(memory, pointer, slice.length as usize))
     }
 
-    /// The same bytes, as those know them who have pinned them: they can be read as long as the pins last, also when
-    /// the right of the peer that asked for them is revoked meanwhile. For what has begun to be sent, and may have to
-    /// be sent again.
+    /// The same bytes under the rights of their pins: they can be read until the pins end, also when the right of the
+    /// peer that requested them is revoked meanwhile. For what has begun to be sent, and may have to be retransmitted.
     #[must_use]
     pub fn as_pinned(&self, gather: &Gather) -> Gather {
         gather.map(|slice| {
@@ -624,7 +623,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Begins a time in which references to the bytes exist, if nobody else can touch them.
+    /// Begins a time in which references to the bytes exist, if nothing else can touch them.
     pub(crate) fn borrow(&self, memory: &Memory) -> Result<(), MemoryError> {
         let table = self.table.write();
         if memory.is_exposed() {

@@ -1,4 +1,4 @@
-//! STags that nobody can guess.
+//! STags that no peer can guess.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -48,7 +48,7 @@ pub fn unguessable_seed() -> Result<Seed, MemoryError> {
 ///
 /// RFC 5042 section 6.1.1 wants the next STag hard to predict: they are drawn from a cipher's key stream, so those that
 /// a peer has seen say nothing about others. It wants them reused slowly: one that was given back is not drawn again
-/// before [`RETIRED`] others were given back too, so that a peer that still holds it does not meet somebody else's
+/// before [`RETIRED`] others were given back too, so that a peer that still holds it does not meet another peer's
 /// region.
 pub(crate) struct Stags {
     random: ChaCha12Rng,

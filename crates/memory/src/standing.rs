@@ -4,8 +4,8 @@ use core::sync::atomic::Ordering;
 
 use super::sync::{AtomicBool, AtomicU64};
 
-/// These flags change under the table's write lock and hold for who has the table's read lock, or has come through the
-/// gate after looking at them under it. So they need no ordering of their own.
+/// These flags change under the table's write lock and hold for a thread that has the table's read lock, or has come
+/// through the gate after reading them under it. So they need no ordering of their own.
 pub(crate) struct Standing {
     /// Slices in flight. Counted under the table's read lock.
     pins: AtomicU64,

@@ -249,7 +249,8 @@ impl Table {
     #[cold]
     fn unpin_list(&self, list: &List) -> bool {
         let leftover = list.pieces.iter().fold(false, |leftover, piece| self.unpin(piece) | leftover);
-        // After its slices: whoever ends the last pin of the list sweeps them, and they have no pins of it then.
+        // After its slices: the thread that ends the last pin of the list sweeps them, and they have no pins of it
+        // then.
         let is_over = list.standing.unpin();
         debug_assert!(is_over.is_ok(), "unpin of a list that is not pinned");
         is_over.unwrap_or(false) | leftover

@@ -1,4 +1,4 @@
-//! What the layer below is asked to do, and what it hears of.
+//! What the layer below is to do, and what it is notified of.
 
 use weft_base::Slice;
 use weft_memory::{Combine, Element};

@@ -19,9 +19,9 @@ pub enum Fence {
     /// No global step: counts and ready messages between neighbours. Operations elsewhere are refused.
     Neighbour,
     /// As [`Fence::Counted`], but small updates go as messages that name their epoch; a rank that is behind keeps them.
-    /// So nothing closes an epoch that had no others. After some such epochs what does not go as a message, or is more
-    /// than anybody keeps ([`Load::EARLY`](crate::Load::EARLY)), waits for the fence, once: that fence ends with a
-    /// barrier, and until such epochs follow again nothing waits.
+    /// So nothing closes an epoch that had no others. After an epoch with updates that do not go as messages, or with
+    /// more than a rank keeps ([`Load::EARLY`](crate::Load::EARLY)), these wait for the fence, once: that fence ends
+    /// with a barrier, and until such epochs follow again nothing waits.
     Tagged,
 }
 
@@ -51,7 +51,7 @@ pub enum Order {
 pub struct Carrier {
     /// The order of effects between two ranks.
     pub order: Order,
-    /// Whether a target is told of each update that was placed
+    /// Whether a target is notified of each update that was placed
     /// ([`Window::handle_placed`](crate::Window::handle_placed)).
     pub notices: bool,
     /// Whether it can say that everything sent to a rank has been placed there

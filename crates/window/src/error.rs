@@ -127,7 +127,7 @@ pub enum LockError {
         /// Ranks in the group.
         ranks: usize,
     },
-    /// This rank has a lock there already, or has asked for one.
+    /// This rank has a lock there already, or has requested one.
     Twice(usize),
     /// This rank has no lock there.
     NotHeld(usize),
@@ -207,7 +207,7 @@ pub enum FenceError {
     InFence,
     /// The window has failed.
     Failed,
-    /// It asserts that no operation came before, and so many did.
+    /// It asserts that no operation came before, and this many did.
     Preceded(u32),
     /// This rank has a lock on the part of that one.
     Locked(usize),
@@ -255,7 +255,7 @@ pub enum PeerError {
     Collective(weft_collective::PeerError),
     /// No such operation is on its way.
     NoRequest,
-    /// With it a rank would have sent more before its epoch began here than anybody keeps.
+    /// With it a rank would have sent more before its epoch began here than a rank keeps.
     TooEarly(Load),
 }
 
@@ -341,7 +341,7 @@ impl WindowError {
         }
     }
 
-    /// Whose fault the others must hear of, because they may not find it themselves.
+    /// The rank at fault, when the others must be notified because they may not find it themselves.
     pub(crate) fn to_tell(self) -> Option<usize> {
         match self {
             Self::Unlike { .. } => None,

@@ -23,7 +23,7 @@ pub struct Layout {
     end: u64,
 }
 
-/// A gap of so many bytes costs as much to read as a read of its own: one takes about 1 us, in which 1 KiB comes.
+/// A gap of this many bytes costs as much to read as a read of its own: one takes about 1 us, in which 1 KiB comes.
 const GAP_OF_A_READ: u64 = 1024;
 
 impl Layout {
@@ -112,13 +112,13 @@ impl Layout {
         self.first as u32
     }
 
-    /// Whether all blocks are whole elements of so many bytes, at multiples of that.
+    /// Whether all blocks are whole elements of this many bytes, at multiples of that.
     #[must_use]
     pub fn is_whole(&self, size: u32) -> bool {
         self.blocks.iter().all(|block| block.offset.is_multiple_of(size.into()) && block.length.is_multiple_of(size))
     }
 
-    /// Whether its blocks have fewer bytes than so many, on the average, and are several.
+    /// Whether its blocks have fewer bytes than this, on average, and are several.
     #[must_use]
     pub fn is_finer_than(&self, bytes: u32) -> bool {
         self.blocks.len() > 1 && u64::from(self.length) < self.blocks.len() as u64 * u64::from(bytes)
@@ -181,7 +181,7 @@ fn push(blocks: &mut Vec<Block>, block: Block) -> Result<(), LayoutError> {
 /// A layout that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// So many blocks.
+    /// This many blocks.
     Blocks(usize),
     /// It has, or reaches to, more than 2^32 - 1 bytes.
     Long,

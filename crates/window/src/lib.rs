@@ -2,11 +2,11 @@
 //!
 //! A window is memory of each rank of a group into which the others put, from which they get, and in which they
 //! accumulate. A fence ends one epoch of such operations and begins the next: when it has ended at a rank, everything
-//! that anybody did to that rank's memory in the epoch is there, and nothing of the next epoch was before.
+//! that any rank did to that rank's memory in the epoch is there, and nothing of the next epoch was before.
 //!
-//! [`Window`] is one rank's part. It does no I/O and asks no clock: it says what to do ([`Window::poll_action`]) and is
-//! told what has happened (`handle_*`). The layer below moves the bytes. What that layer promises is its [`Carrier`],
-//! and a fence that cannot be right on a carrier is refused when the window is made.
+//! [`Window`] is one rank's part. It does no I/O and reads no clock: it says what to do ([`Window::poll_action`]) and
+//! gets notified of what has happened (`handle_*`). The layer below moves the bytes. What that layer promises is its
+//! [`Carrier`], and a fence that cannot be right on a carrier is refused when the window is made.
 //!
 //! The fences are those of Santhanaraman and others (IEEE Cluster 2009), and three that go past them:
 //!
@@ -25,7 +25,7 @@
 //!
 //! Between epochs some ranks may have epochs of their own ([`Window::post`], [`Window::start`]), of which the others
 //! know nothing: an origin tells its targets how many updates to expect. And a rank may lock the part of another
-//! ([`Window::lock`]), which takes no part in that: operations move at once and nobody counts them; a flush says when
+//! ([`Window::lock`]), which takes no part in that: operations move at once and no rank counts them; a flush says when
 //! they are placed.
 #![forbid(unsafe_code)]
 

@@ -25,8 +25,8 @@ pub struct Settings {
     pub limit: Duration,
     /// How long they have then to answer.
     pub answer_limit: Duration,
-    /// Whom this rank shares the window with under [`Fence::Neighbour`]: not this rank, and each must
-    /// name the other. The other fences do not look at them.
+    /// The ranks with which this rank shares the window under [`Fence::Neighbour`]: not this rank, and each must name
+    /// the other. The other fences ignore them.
     pub neighbours: Vec<usize>,
     /// How many neighbours each rank has at most, for [`Fence::Auto`]: the same at all ranks. Zero: unknown;
     /// otherwise `neighbours` must be given, too.

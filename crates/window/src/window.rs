@@ -52,7 +52,7 @@ struct Inbox {
     announced: u64,
     finishes: u64,
     readies: usize,
-    /// By rank: finishes and ready messages, of which there are only so many.
+    /// By rank: finishes and ready messages, whose number is limited.
     finished: Vec<u16>,
     ready: Vec<bool>,
     /// By rank: what it has sent before this epoch began here.
@@ -189,13 +189,13 @@ impl Window {
         })
     }
 
-    /// How epochs end: what was asked for, or what was picked.
+    /// How epochs end: the requested fence, or the one that was picked.
     #[must_use]
     pub fn fence_kind(&self) -> Fence {
         self.kind
     }
 
-    /// How what all ranks agree on runs among them: what was asked for, or what was picked.
+    /// The pattern of collective operations among the ranks: the requested one, or the one that was picked.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -301,8 +301,8 @@ impl Window {
         self.actions.push_back(Action::Send { to, rail: None, message });
     }
 
-    /// Ends everything. The others are told when it is one rank's doing, so that nobody waits for who does not come.
-    /// What the ranks compare all of them find by themselves, since whoever has the result has sent its part.
+    /// Ends everything. The others are notified when one rank is the cause, so that no rank waits for one that does not
+    /// come. Every rank finds by itself what the ranks compare, since a rank that has the result has sent its part.
     fn fail(&mut self, error: WindowError) {
         if self.step == Step::Failed {
             return;

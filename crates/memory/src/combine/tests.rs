@@ -300,7 +300,7 @@ const ROUNDS: usize = 20_000;
 const THREADS: usize = 4;
 /// Additions to each of [`MANY`] elements by each thread.
 const PASSES: usize = 500;
-/// So many that threads that walk over them meet; of some types more than is touched under the table's lock.
+/// Enough that threads that walk over them meet; of some types more than is touched under the table's lock.
 const MANY: usize = 1100;
 
 /// What [`MANY`] elements are when some threads have added 1 (for complex numbers, 1 - i) to each of them.

@@ -12,8 +12,7 @@ use crate::guard::Fault;
 /// Does `operation` on `count` elements from `at` on.
 ///
 /// # Errors
-/// Some are not there any more, which was found under a lock. Whoever calls this guards the other touches
-/// ([`guard::touch`]).
+/// Some are not there any more, which was found under a lock. The caller guards the other touches ([`guard::touch`]).
 ///
 /// # Safety
 /// `at` is a multiple of [`Element::alignment`] and valid for reads of `count` elements, and for writes unless the
@@ -84,15 +83,15 @@ trait Word: Copy {
 
     fn to_bytes(self, out: &mut [u8]);
 
-    /// Lets `change` make a new value of the one at `at`, or leave it, and returns the old one. Nobody else's update
-    /// comes between.
+    /// Lets `change` make a new value of the one at `at`, or leave it, and returns the old one. No other update comes
+    /// between.
     ///
     /// # Safety
     /// `at` is a multiple of the word's alignment and valid for reads, and for writes if `change` makes a new value,
     /// for any thread's sake until this returns.
     ///
     /// # Errors
-    /// It is not there any more. Words that need no lock leave that to whoever guards the whole operation.
+    /// It is not there any more. Words that need no lock leave that to the caller that guards the whole operation.
     unsafe fn update(at: *mut u8, change: impl Fn(Self) -> Option<Self>) -> Result<Self, Fault>;
 }
 

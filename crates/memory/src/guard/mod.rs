@@ -60,7 +60,7 @@ fn run_of<W: FnOnce() -> R, R>(_: &Call<W, R>) -> unsafe extern "C" fn(*mut c_vo
 }
 
 /// # Safety
-/// `call` is a `Call<W, R>` that nobody else uses meanwhile.
+/// `call` is a `Call<W, R>` that nothing else uses meanwhile.
 unsafe extern "C" fn run<W: FnOnce() -> R, R>(call: *mut c_void) {
     // SAFETY: The caller's promise.
     let call = unsafe { &mut *call.cast::<Call<W, R>>() };

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 
 use crate::MemoryError;
 
-/// Memory of at most this many bytes is asked for page by page, which brings it into memory, as registration with an
+/// Memory of at most this many bytes is probed page by page, which brings it into memory, as registration with an
 /// adapter does. Longer memory is looked up in the table of mappings (0.1 ms) and stays as sparse as it is.
 const SHORT: usize = 256 << 10;
 
@@ -18,7 +18,7 @@ pub(crate) fn check(start: NonNull<u8>, length: usize, writable: bool) -> Result
     let end = first.checked_add(length).ok_or(refused)?;
     let is_there = match populate(first, end, writable) {
         Some(populated) => populated,
-        // Without /proc nobody knows; a fault later on ends the work that meets it.
+        // Without /proc this is unknown; a later fault ends the work that meets it.
         None => mapped(first, end, writable).unwrap_or(true),
     };
     if is_there { Ok(()) } else { Err(refused) }

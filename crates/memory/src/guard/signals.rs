@@ -23,7 +23,7 @@ static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// The first of them, which knows nothing of ours.
 static FIRST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static INSTALLS: Mutex<usize> = Mutex::new(0);
-/// A fault that nobody expected is being handed on.
+/// An unexpected fault is being handed on.
 static IS_HANDING_ON: AtomicBool = AtomicBool::new(false);
 
 /// Catches faults in foreign memory from now on, if the machine has recovery points. To be called when foreign memory
@@ -69,9 +69,9 @@ fn install(signal: c_int) {
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: The kernel gives both.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
-    // Codes above 0 are the kernel's own, for an instruction of this thread; the others were sent by somebody.
+    // Codes above 0 are the kernel's own, for an instruction of this thread; the others were sent by a process.
     if let Some(point) = Point::of_fault(address).filter(|_| code > 0) {
-        // SAFETY: The kernel gives the context of the interrupted thread, which nobody else uses.
+        // SAFETY: The kernel gives the context of the interrupted thread, which nothing else uses.
         let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         return arch::resume(context, point.as_ptr());
     }
@@ -79,7 +79,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
     unsafe { hand_on(signal, info, context) }
 }
 
-/// Gives a fault that nobody expected to the handler before ours.
+/// Gives an unexpected fault to the handler before ours.
 ///
 /// # Safety
 /// As for [`on_fault`].
@@ -108,7 +108,7 @@ unsafe fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 
 fn set_default(signal: c_int) {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: A plain C structure, for which zeros are a value; the default action is no code of anybody's.
+    // SAFETY: A plain C structure, for which zeros are a value; the default action runs no code of the program's.
     unsafe {
         (*action.as_mut_ptr()).sa_sigaction = libc::SIG_DFL;
         libc::sigaction(signal, action.as_ptr(), ptr::null_mut());

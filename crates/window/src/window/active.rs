@@ -20,10 +20,10 @@ enum Access {
 struct Side {
     /// It has posted, and this rank has not started there since.
     has_posted: bool,
-    /// This rank accesses it, and has begun so many updates there.
+    /// This rank accesses it, and has begun this many updates there.
     is_target: bool,
     updates: u32,
-    /// This rank is exposed to it; so many of its updates are placed, and so many there were when it has completed.
+    /// This rank is exposed to it; this many of its updates are placed, and this many there were when it has completed.
     is_origin: bool,
     placed: u32,
     announced: Option<u32>,
@@ -148,13 +148,13 @@ impl Window {
         }
     }
 
-    /// Goes on with what has been asked for.
+    /// Advances what has been requested.
     pub(super) fn advance_active(&mut self) {
         if self.active.access == Access::Starting && self.active.first_unposted().is_none() {
             self.active.access = Access::Started;
             self.active.sides.iter_mut().filter(|side| side.is_target).for_each(|side| side.has_posted = false);
         }
-        // The targets may change what is read when they hear of it.
+        // The targets may change what is read when they are notified.
         if self.active.access == Access::Completing && self.operations.active == 0 && self.step == Step::Closed {
             self.active.access = Access::None;
             for to in 0..self.ranks {

@@ -3,15 +3,15 @@
 use super::operations::Deferred;
 use super::*;
 
-/// So many fences in a row that end epochs of messages still have a barrier: what does not go as a message comes again,
-/// mostly.
+/// This many fences in a row that end epochs of messages still have a barrier: what does not go as a message comes
+/// again, mostly.
 const QUIET: u32 = 4;
 
 impl Window {
     pub(super) fn begin_fence(&mut self) {
         self.barrier_needed = true;
         if !self.ends {
-            // Nothing can be under way to anybody. What will be must not come before its target is here.
+            // Nothing can be in flight to any rank. What will be must not come before its target is here.
             self.barrier_needed = self.kind != Fence::TwoSided;
             return self.begin_close();
         }
@@ -165,7 +165,7 @@ impl Window {
         }
     }
 
-    /// All ranks are in the fence: whoever takes a message in is in the same epoch.
+    /// All ranks are in the fence: a rank that takes a message in is in the same epoch.
     fn issue(&mut self) {
         self.step = Step::Issue;
         let epoch = self.epoch;
@@ -188,7 +188,7 @@ impl Window {
         (target.gone == target.updates && target.reads == 0).then_some(target.updates)
     }
 
-    /// Whoever was read from hears of it when that is over.
+    /// A rank that was read from is notified when that is over.
     fn finish_reads(&mut self) {
         let epoch = self.epoch;
         for to in (0..self.ranks).filter(|&to| self.targets[to].reads > 0) {

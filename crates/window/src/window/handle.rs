@@ -53,7 +53,7 @@ impl Window {
         is_next && self.kind == Fence::Tagged && self.step != Step::Close
     }
 
-    /// A message of rank `from` with so many bytes of payload [is early](Self::is_early) and is to be kept.
+    /// A message of rank `from` with this many bytes of payload [is early](Self::is_early) and is to be kept.
     ///
     /// # Errors
     /// With it the rank would have sent more than [`Load::EARLY`]: do not keep it. One that keeps to the protocol does

@@ -96,7 +96,7 @@ impl Window {
         target.updates += 1;
         target.messages.add(load);
         let is_much = !target.messages.is_within(Load::EARLY);
-        // Who sends so much will do it again: behind a barrier nothing is early.
+        // A rank that sends this much will do it again: behind a barrier nothing is early.
         self.has_moved |= is_much;
         if is_much && self.defers() {
             self.operations.deferred.push_back(Deferred::Update(request, access, Update::Replace));

@@ -106,10 +106,10 @@ impl Window {
         self.passive.get(rank).is_some_and(|passive| passive.is_nothing())
     }
 
-    /// The lock that was asked for is here.
+    /// The requested lock is here.
     ///
     /// # Errors
-    /// None was asked for.
+    /// None was requested.
     pub fn handle_locked(&mut self, rank: usize) -> Result<(), PeerError> {
         self.change(rank, Hold::Asked, Hold::Held)
     }

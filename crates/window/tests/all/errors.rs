@@ -1,5 +1,5 @@
-//! What is refused, and what each rank hears when another does not keep up. Messages arrive at once here, except those
-//! of ranks that are silent.
+//! What is refused, and what each rank is notified of when another does not keep up. Messages arrive at once here,
+//! except those of ranks that are silent.
 
 use std::time::Duration;
 
@@ -382,7 +382,7 @@ fn messages_beyond_what_anybody_keeps_wait_for_the_fence() {
         assert!(!group.windows[0].is_complete(more));
         group.fence(&[Asserts::default(); 2]);
         assert!(group.windows[0].is_complete(more));
-        // That fence had a barrier: nothing is early, and nothing waits, as long as there is so much.
+        // That fence had a barrier: nothing is early, and nothing waits, while epochs have this much.
         for _ in 0..6 {
             let window = &mut group.windows[0];
             assert!(!window.defers());

@@ -86,7 +86,7 @@ fn one_sided_without_a_finish_on_each_rail_is_no_fence() {
 
 #[test]
 fn without_anything_before_the_next_epoch_its_puts_come_too_early() {
-    // Every rank hears at once what it waits for in a barrier, though nobody has said it.
+    // Every rank receives at once what it waits for in a barrier, though no rank has sent it.
     let spoil = |it: &mut Scenario| (it.barrier_is_empty, it.shape) = (true, Shape::Rounds);
     let (count, first) = objections(spoil, Fence::Counted, Network::Reordering);
     assert!(count >= 20 && first.contains("too early"), "{count} of 60, {first}");

@@ -22,7 +22,7 @@ fn pair(fence: Fence) -> [Window; 2] {
     windows
 }
 
-/// Carries messages until there are no more. Nothing else may be asked for.
+/// Carries messages until there are no more. Nothing else may be requested.
 fn settle(windows: &mut [Window; 2]) {
     loop {
         let mut any = false;

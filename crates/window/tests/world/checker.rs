@@ -1,4 +1,4 @@
-//! What must hold, known from what was asked for and not from what the windows believe.
+//! What must hold, known from the requests and not from what the windows believe.
 
 /// A stamp has its epoch in its upper half. Memory begins with zeros, of epoch 0.
 fn epoch_of(stamp: u64) -> u32 {

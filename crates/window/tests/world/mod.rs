@@ -39,7 +39,7 @@ pub(crate) struct Scenario {
     pub flush_is_local: bool,
     pub barrier_is_empty: bool,
     pub keeps_nothing: bool,
-    /// Bytes that a message is said to have: some are so many that only a few may come early.
+    /// Bytes that a message is said to have: with some numbers, only a few messages may come early.
     pub message_bytes: u32,
     /// A rank's window does not know that it may not send more.
     pub sends_too_much: bool,
@@ -81,7 +81,7 @@ impl Scenario {
         }
     }
 
-    /// Under [`Fence::Tagged`]: epochs in which nobody begins anything but messages. They follow each other, or not.
+    /// Under [`Fence::Tagged`]: epochs in which no rank begins anything but messages. They follow each other, or not.
     fn has_messages_only(&self, epoch: u32) -> bool {
         let random = |salt: u64| Random::new(self.seed ^ salt << 20);
         match random(1).below(3) {
@@ -110,7 +110,7 @@ impl Scenario {
         all
     }
 
-    /// Epochs in which nobody does anything, and of which all know.
+    /// Epochs in which no rank does anything, and of which all know.
     fn is_quiet(&self, epoch: u32) -> bool {
         epoch == 0 || Random::new(self.seed ^ u64::from(epoch) << 40).one_in(3)
     }
@@ -288,7 +288,7 @@ impl World<'_> {
             Action::Send { to, message: Message::Round { part: Part::Barrier, sequence, round, .. }, .. }
                 if self.scenario.barrier_is_empty =>
             {
-                // Whoever waits for this round hears at once what nobody has said.
+                // A rank that waits for this round receives at once what no rank has sent.
                 let back = (2 * from + self.scenario.ranks - to) % self.scenario.ranks;
                 self.at(self.now, back, from, Thing::Round { part: Part::Barrier, sequence, round, values: vec![] });
             }
@@ -382,7 +382,7 @@ impl World<'_> {
         if used == CELLS && !is_get {
             return Ok(());
         }
-        // Cells go from rank to rank, so that what comes late hits those of somebody else.
+        // Cells go from rank to rank, so that what comes late hits those of another rank.
         let cell = match is_get {
             true => self.random.below((ranks * CELLS) as u64) as usize,
             false => (rank + epoch as usize) % ranks * CELLS + used,
@@ -444,7 +444,7 @@ fn own(message: Message<'_>) -> Thing {
     }
 }
 
-/// Stands where a window is while it is asked.
+/// Takes the place of a window while a method of that window runs.
 fn dummy() -> Window {
     let carrier = Carrier { order: Order::Whole, notices: false, flush: false };
     let mut settings = Settings::new(Fence::TwoSided, 0, carrier);
