@@ -46,7 +46,7 @@ pub struct LocalAddress {
     /// The address.
     pub ip: IpAddr,
     /// The number that the operating system gives the network interface. Received: the one a datagram came in by (0:
-    /// nobody can tell). To send: the one it must leave by; 0 lets the routes decide, and is what to answer with.
+    /// unknown). To send: the one it must leave by; 0 lets the routes decide, and is what to answer with.
     pub interface: u32,
 }
 
@@ -104,7 +104,7 @@ pub struct DatagramBatch {
 /// What came of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramSent {
-    /// So many datagrams were taken, from the batch's first on. 0: there is no room now.
+    /// This many datagrams were taken, from the batch's first on. 0: there is no room now.
     Taken(u32),
     /// Nothing was taken: the batch's first datagram is larger than the first link on the way carries, which is this
     /// many bytes if that is known.
@@ -118,16 +118,16 @@ pub struct ReceivedDatagrams {
     pub range: Range<usize>,
     /// Bytes of each but the last, which may have fewer. At least 1.
     pub segment_size: u32,
-    /// Who sent them, as far as the IP header says: anybody may write anything there.
+    /// Their sender, as far as the IP header says: any host may write anything there.
     pub from: PortAddress,
-    /// Where they came to. `None`: nobody can tell.
+    /// Where they came to. `None`: unknown.
     pub to: Option<LocalAddress>,
     /// The mark of all of them.
     pub ecn: Ecn,
 }
 
-/// What somebody on the way says about a datagram sent earlier (ICMP). It may be late, wrong or forged: a reason to
-/// probe sooner, never a failure. Anybody may send one, but to quote the datagram one must have seen it.
+/// What a host or router on the path says about a datagram sent earlier (ICMP). It may be late, wrong or forged: a
+/// reason to probe sooner, never a failure. Any host may send one, but to quote the datagram it must have seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// Where the datagram was to go.
@@ -178,7 +178,7 @@ impl fmt::Debug for Quote {
 /// The kinds of [`Hint`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HintKind {
-    /// The host is there, and nobody has that port.
+    /// The host is there, and no process has that port.
     Refused,
     /// No way leads there.
     Unreachable,
@@ -245,8 +245,8 @@ pub trait DatagramPort {
     /// Sends the batch's datagrams, as many as are taken now.
     ///
     /// # Errors
-    /// Nothing was sent; the port stands. No way is known to `to`, or it is forbidden; `from` is not of this host
-    /// ([`PortError::AddressNotLocal`], where that can be told apart); a piece names memory that is gone.
+    /// Nothing was sent; the port stays open. There is no route to `to`, or it is forbidden; `from` is not of this host
+    /// ([`PortError::AddressNotLocal`], where that can be distinguished); a piece names memory that is gone.
     fn send(&mut self, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError>;
 
     /// Receives what is there now: appends to `received`, and returns how many entries. `buffer` is cut into parts of
@@ -265,7 +265,7 @@ pub trait DatagramPort {
     /// What it has lost.
     fn counters(&self) -> DatagramCounters;
 
-    /// Where it is bound, with the port number that was chosen when 0 was asked for.
+    /// Where it is bound, with the port number that was chosen when 0 was requested.
     fn local_address(&self) -> PortAddress;
 }
 

@@ -74,8 +74,8 @@ pub trait Port {
     /// The stream is broken, or a piece names memory that is gone. Nothing was received by this call then.
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError>;
 
-    /// Whether nothing has come since the last [`Port::receive`], which the port knows without asking anybody. `false`:
-    /// nobody knows, or it is time for a call that finds out more.
+    /// Whether nothing has come since the last [`Port::receive`], which the port knows without a system call. `false`:
+    /// unknown, or it is time for a call that finds out more.
     fn is_still(&mut self) -> bool {
         false
     }
@@ -119,7 +119,7 @@ pub trait Port {
     fn close_send(&mut self);
 
     /// Bytes that were taken and that the peer's host has not acknowledged yet, the end of the stream included; 0 where
-    /// nobody can tell. What is acknowledged reaches the peer's program even if this port is dropped now.
+    /// that is unknown. What is acknowledged reaches the peer's program even if this port is dropped now.
     fn unacknowledged(&self) -> usize {
         0
     }
@@ -196,8 +196,8 @@ pub trait Lending: Port {
         Err(PortError::Memory(slices.first().map_or(RegionId { index: 0, generation: 0 }, |slice| slice.region)))
     }
 
-    /// How many of the runs that were lent, in their order, the other end has given back since the last call. Once
-    /// [`Interest::writable`] has been asked for, the return of one of them is told.
+    /// How many of the runs that were lent, in their order, the other end has given back since the last call. While
+    /// [`Interest::writable`] is armed, the return of one of them is reported.
     ///
     /// # Errors
     /// The other end gives back what it never had.
@@ -212,7 +212,7 @@ pub trait Lending: Port {
     /// have equally many bytes.
     ///
     /// # Errors
-    /// The stream is broken, by this too, where the other end has not lent so much, or not there, or not any more; or a
+    /// The stream is broken, by this too, where the other end has not lent as much, or not there, or not any more; or a
     /// slice can't be touched (any more).
     fn borrow_into(&mut self, _lent: &[Lent], _into: &[Slice]) -> Result<(), PortError> {
         Err(PortError::Reset)
@@ -232,7 +232,7 @@ pub trait Listener {
     fn accept(&mut self) -> Result<Option<Self::Port>, PortError>;
 
     /// The next stream that has come, if one has, though [`Listener::accept`] has said [`PortError::Exhausted`]: on a
-    /// descriptor that is kept for this, so that the caller can be told why it is refused, and for nothing else.
+    /// descriptor that is kept for this, so that the caller can get the reason for its refusal, and for nothing else.
     ///
     /// # Errors
     /// There is no such descriptor now, or the operating system refused.
@@ -245,7 +245,7 @@ pub trait Listener {
         None
     }
 
-    /// Where it listens, with the port number that was chosen when 0 was asked for.
+    /// Where it listens, with the port number that was chosen when 0 was requested.
     fn local_address(&self) -> SocketAddr;
 }
 
@@ -278,8 +278,8 @@ pub struct Interest {
     /// Room to send, or the end of a connect. While something is lent ([`Lending::lend`]), its return; room then only
     /// where the last send had found too little.
     pub writable: bool,
-    /// Fewer bytes than this need not be told, unless no more can come: the stream has ended, or its buffer is full. At
-    /// least 1; more is a hint, and what is there can be received at any time.
+    /// Fewer bytes than this need not be reported, unless no more can come: the stream has ended, or its buffer is
+    /// full. At least 1; more is a hint, and what is there can be received at any time.
     pub least: u32,
 }
 
@@ -402,7 +402,7 @@ pub struct HostAddress {
 }
 
 impl HostAddress {
-    /// Whether somebody is in the subnet of this address.
+    /// Whether this address and `other` are in one subnet.
     #[must_use]
     pub fn is_beside(&self, other: IpAddr) -> bool {
         let differ = match (self.address.ip, other) {
@@ -417,7 +417,7 @@ impl HostAddress {
 /// A maker of ports and listeners, and the one place to wait for them.
 ///
 /// Interest is one-shot: once reported by [`Network::wait`], a token is silent until it is armed again. So a port that
-/// is being polled anyway wakes nobody.
+/// is being polled anyway wakes no thread.
 pub trait Network {
     /// The ports it makes.
     type Port: Segmented + Lending;
@@ -458,8 +458,8 @@ pub trait Network {
     /// The operating system refused.
     fn arm_port(&mut self, port: &mut Self::Port, token: Token, interest: Interest) -> Result<(), PortError>;
 
-    /// The addresses of this host by which others may be reached, for Edge's rails: without the loopback's and those of
-    /// one link. None where nobody can tell.
+    /// The addresses of this host by which others may reach it, for Edge's rails: without the loopback's and those of
+    /// one link. None where they are unknown.
     fn host_addresses(&mut self) -> Vec<HostAddress> {
         Vec::new()
     }
@@ -470,8 +470,8 @@ pub trait Network {
         None
     }
 
-    /// Whether [`Network::host_addresses`] may say something else than it did the last time. Cheap where the network
-    /// hears of changes.
+    /// Whether [`Network::host_addresses`] may return other addresses than the last time. Cheap where the network is
+    /// notified of changes.
     fn may_have_other_addresses(&mut self) -> bool {
         true
     }
@@ -531,7 +531,7 @@ pub enum PortError {
     Reset,
     /// The peer's host answers that it has no listener there.
     Refused,
-    /// Nobody shares memory at that address ([`PortOptions::shared_memory`]).
+    /// No process shares memory at that address ([`PortOptions::shared_memory`]).
     NotShared,
     /// Who listens there can't take the memory that is to be shared.
     Declined,

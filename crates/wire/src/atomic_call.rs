@@ -1,4 +1,4 @@
-//! The body of a call by which a peer's NIC is asked for an atomic operation that RFC 7306 does not have, and of its
+//! The body of a call that requests an atomic operation that RFC 7306 does not have from a peer's NIC, and of its
 //! answer.
 //!
 //! ```text

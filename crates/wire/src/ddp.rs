@@ -82,7 +82,7 @@ impl Header {
     /// Reads the header at the start of a segment.
     ///
     /// # Errors
-    /// When the segment is too short or of another version. Reserved bits are not looked at (RFC 5041 section 4.1).
+    /// When the segment is too short or of another version. Reserved bits are ignored (RFC 5041 section 4.1).
     pub fn parse(segment: &[u8]) -> Result<Self, HeaderError> {
         let [first, control, ..] = *segment else { return Err(HeaderError::Short) };
         let tagged = first & TAGGED != 0;

@@ -31,7 +31,7 @@ pub const PROOF_LENGTH: usize = 32;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
-/// Which kind of datagram this is, and whom it is for: what a NIC looks at before it looks at anything else.
+/// Which kind of datagram this is, and its destination: what a NIC reads before anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// Of an established connection, which the receiver calls this.
@@ -82,7 +82,7 @@ impl fmt::Display for EdgeError {
 
 impl core::error::Error for EdgeError {}
 
-/// Reads whom a datagram is for, without looking at whether it is good.
+/// Reads the destination of a datagram, without checking the datagram.
 ///
 /// # Errors
 /// The first byte is not of Edge, or the datagram is shorter than what says whom it is for.

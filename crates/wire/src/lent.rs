@@ -28,7 +28,7 @@ pub const fn is_lent(ulpdu: &[u8]) -> bool {
     matches!(ulpdu, [0, ..])
 }
 
-/// Bytes before the header of a segment in so many runs.
+/// Bytes before the header of a segment in this many runs.
 #[must_use]
 pub const fn before(runs: usize) -> usize {
     BEGINNING + runs * RUN

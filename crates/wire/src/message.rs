@@ -24,8 +24,8 @@ pub const PACKET_HEADER_LENGTH: usize = 8;
 pub const MAX_HEAD_LENGTH: usize = 4 + 8 + 8 + 8 + 8 + MAX_GATHER * PART_LENGTH;
 /// The most records of a packet.
 pub const MAX_RECORDS: usize = 256;
-/// Messages up to so many bytes may be sent without asking also to a peer that is short of memory, see
-/// [`PacketHeader::scarce`].
+/// Messages of at most this many bytes may be sent without a request for room also to a peer that is short of memory,
+/// see [`PacketHeader::scarce`].
 pub const UNASKED_BYTES: u64 = 256;
 /// The least size of packets that an endpoint may ask for, in bytes.
 pub const MIN_PACKET_BYTES: u32 = 256;
@@ -110,8 +110,8 @@ pub struct PacketHeader {
     pub data_credits: u16,
     /// Control credits that it gives back.
     pub control_credits: u16,
-    /// Its sender is short of memory for messages that nobody waits for: those to it of more than [`UNASKED_BYTES`]
-    /// should be asked for first.
+    /// Its sender is short of memory for unexpected messages: a peer should request room before it sends more than
+    /// [`UNASKED_BYTES`] to it.
     pub scarce: bool,
     /// Its sender has had messages that waited for data credits for long: it wants twice as many. Said once, until
     /// that is answered by `doubled`.
@@ -241,7 +241,7 @@ pub enum Record {
         length: u64,
         /// The sender wants [`Record::Taken`] even if it has written the message itself.
         delivery: bool,
-        /// Where the receiver reads it. None: the sender wants to write it, and to be told where to.
+        /// Where the receiver reads it. None: the sender wants to write it, and to be given the place.
         source: Parts,
     },
     /// Says where to write a message.
@@ -380,8 +380,8 @@ const fn outcome(code: u8) -> Result<Outcome, MessageError> {
 }
 
 impl Record {
-    /// Reads the head at the start of `bytes`, which go on to the end of the packet. Returns the head, its length, and
-    /// the body. Reserved bytes are not looked at.
+    /// Reads the head at the start of `bytes`, which extend to the end of the packet. Returns the head, its length, and
+    /// the body. Reserved bytes are ignored.
     ///
     /// # Errors
     /// When `bytes` end too early, or say something that there is not.

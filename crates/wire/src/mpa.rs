@@ -93,8 +93,8 @@ pub enum StartError {
 }
 
 impl StartHeader {
-    /// Reads the head of a start-up frame. Reserved flag bits are not looked at (RFC 5044 section 7.1.1: they must not
-    /// be checked).
+    /// Reads the head of a start-up frame. Reserved flag bits are ignored (RFC 5044 section 7.1.1: they must not be
+    /// checked).
     ///
     /// # Errors
     /// When the bytes are no start-up frame. The revision is not judged here, nor whether a frame of this kind is due.
@@ -215,8 +215,7 @@ pub const fn marker(fpdu_pointer: u16) -> [u8; MARKER_LENGTH] {
     [0, 0, pointer[0], pointer[1]]
 }
 
-/// The FPDUPTR of a marker; the reserved half is not looked at and the two low bits count as zero (RFC 5044
-/// section 4.2).
+/// The FPDUPTR of a marker; the reserved half is ignored and the two low bits count as zero (RFC 5044 section 4.2).
 #[must_use]
 pub const fn marker_pointer(bytes: [u8; MARKER_LENGTH]) -> u16 {
     u16::from_be_bytes([bytes[2], bytes[3]]) & !POINTER_RESERVED
@@ -267,7 +266,7 @@ pub const fn max_ulpdu(emss: u32, markers: Option<MarkerSpacing>) -> u32 {
     fitting_ulpdu(emss, 4 * most_markers)
 }
 
-/// The largest ULPDU whose FPDU fits a packet with `emss` payload bytes, so many of them markers; never outside
+/// The largest ULPDU whose FPDU fits a packet with `emss` payload bytes, `marker_bytes` of them markers; never outside
 /// [`MIN_MULPDU`] and [`MAX_MULPDU`].
 #[must_use]
 pub const fn fitting_ulpdu(emss: u32, marker_bytes: u32) -> u32 {

@@ -28,7 +28,7 @@ const SOURCE_AT: usize = 8;
 /// What stands before a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who sends it, as the sender says: anybody may write anything there.
+    /// Its sender, as the sender says: any host may write anything there.
     pub source: SocketAddr,
     /// For whom it is: an address of the same kind.
     pub destination: SocketAddr,
@@ -39,9 +39,9 @@ pub struct Header {
 /// Why a frame has no datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawError {
-    /// It ends within the header: so many bytes are there.
+    /// It ends within the header: this many bytes are there.
     Short(usize),
-    /// Another version, or somebody else's experiment: these are its first two bytes.
+    /// Another version, or another experiment: these are its first two bytes.
     Version(u16),
     /// The header says more bytes than there are behind it.
     Cut {
@@ -50,7 +50,7 @@ pub enum RawError {
         /// What is there.
         is: usize,
     },
-    /// Nobody can be answered there: no port, or not the address of one host.
+    /// No answer can be sent there: no port, or not the address of one host.
     Source(SocketAddr),
 }
 
@@ -120,7 +120,7 @@ impl Header {
         }
     }
 
-    /// The same, with addresses of so many bytes.
+    /// The same, with addresses of `BYTES` bytes.
     fn parse_with<const BYTES: usize>(
         bytes: &[u8],
         address: impl Fn([u8; BYTES]) -> IpAddr,

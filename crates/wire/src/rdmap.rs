@@ -117,7 +117,7 @@ pub enum ControlError {
 }
 
 impl Control {
-    /// Reads the byte. The two reserved bits are not looked at (RFC 5040 section 4.1).
+    /// Reads the byte. The two reserved bits are ignored (RFC 5040 section 4.1).
     ///
     /// # Errors
     /// When the version or the opcode is unknown.

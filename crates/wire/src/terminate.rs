@@ -221,8 +221,8 @@ impl Terminate {
     /// Reads a payload. What follows the control word is taken as far as it can be understood: a peer that is in
     /// trouble may cut it short. `None` when not even the control word is there.
     ///
-    /// A control word that Linux siw wrote on a little-endian machine is read as siw meant it, where that can be told;
-    /// what the standard writes is never misread.
+    /// A control word that Linux siw wrote on a little-endian machine is read as siw meant it, where the two can be
+    /// distinguished; what the standard writes is never misread.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let control = Control::parse(bytes.first_chunk()?);

@@ -22,7 +22,7 @@ pub enum MessageKind {
     Answer = 5,
     /// The sender's window has failed, because of rank `value`.
     Abort = 6,
-    /// So many (`value`) updates of epoch `number` that bring no notice of their own were placed at the receiver.
+    /// This many (`value`) updates of epoch `number` that bring no notice of their own were placed at the receiver.
     Placed = 7,
     /// Nothing: it shows its sender whether the receiver can be reached.
     Probe = 8,

@@ -6,7 +6,7 @@
 //! | [`Endpoint`] | has an [`Address`] by which any peer reaches it. Connections open when they are needed |
 //! | [`PeerId`] | a peer, as this endpoint has numbered it: [`Endpoint::peer`], [`Endpoint::peers`] |
 //! | [`SendPost`], [`ReceivePost`], [`TransferPost`], [`AtomicPost`] | the requests that can be posted |
-//! | [`IoBuffer`] | memory lent for one request: a `Vec<u8>` or Rust's own [`Buffer`], which comes back with the completion |
+//! | [`IoBuffer`] | memory lent for one request: a `Vec<u8>` or a [`Buffer`], which comes back with the completion |
 //! | [`EventQueue`] | where completions are read: by polling, by waiting, or with a file descriptor |
 //!
 //! A message goes to the oldest receive that matches it, a receive takes the oldest message that matches; messages from

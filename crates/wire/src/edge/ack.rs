@@ -97,7 +97,7 @@ impl<'a> Ack<'a> {
     }
 
     pub(super) fn parse(reader: &mut Reader<'a>) -> Result<Self, EdgeError> {
-        // All but the kind: read at once, for this is looked at in nearly every packet.
+        // All but the kind: read at once, for this is parsed in nearly every packet.
         let fixed: &[u8; ACK_LENGTH - 1] = reader.chunk()?;
         let word = |index: usize| read_u32(fixed, 9 + 4 * index);
         let mut ack = Self {

@@ -83,7 +83,7 @@ pub struct Segment<'a> {
     pub ulpdu: &'a [u8],
     /// CRC-32C of the payload, which only who places it checks.
     pub crc: u32,
-    /// What is asked of the order in which it is placed.
+    /// What it requires of the order in which it is placed.
     pub options: SegmentOptions,
 }
 
@@ -93,7 +93,7 @@ pub struct Segment<'a> {
 pub struct SegmentOptions {
     /// It may be placed as it comes, whatever else is written to the same bytes.
     pub unordered: bool,
-    /// It is not placed before everything is that stands so many positions or more before it.
+    /// It is not placed before everything that is this many positions or more before it.
     pub fence: Option<u32>,
 }
 
@@ -107,7 +107,7 @@ impl SegmentOptions {
     /// No options.
     pub const NONE: Self = Self { unordered: false, fence: None };
 
-    /// Whether nothing is asked.
+    /// Whether it requires nothing.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         !self.unordered && self.fence.is_none()

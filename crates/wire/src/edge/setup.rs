@@ -29,8 +29,8 @@ pub const CALL_PROOF_LENGTH: usize = 32 + 16;
 /// Bytes of an accept's proof: the second message, a public key, a digest and a tag.
 pub const ANSWER_PROOF_LENGTH: usize = 32 + 32 + 16;
 
-/// What stands before a proof that there is none, or that it is a message of the handshake. 1 was a code over both
-/// hellos once, which is taken by nobody any more.
+/// The byte before a proof: there is none, or it is a message of the handshake. 1 was a code over both hellos once,
+/// which no end takes any more.
 mod proof {
     pub(super) const NONE: u8 = 0;
     pub(super) const HANDSHAKE: u8 = 2;
@@ -59,7 +59,7 @@ pub struct Setup<'a> {
 /// What a packet of set-up says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Somebody calls.
+    /// A peer calls.
     Hello(Hello<'a>),
     /// The call is accepted.
     Accept(Accept<'a>),
@@ -77,7 +77,7 @@ pub enum Message<'a> {
     },
     /// The versions that are spoken here.
     Versions(Versions<'a>),
-    /// The call was heard; the answer takes time.
+    /// The call was received; the answer takes time.
     Wait,
 }
 
@@ -135,7 +135,7 @@ pub struct Accept<'a> {
 pub enum Reject {
     /// The application says no.
     Application,
-    /// Nobody listens.
+    /// No acceptor listens.
     NobodyListens,
     /// A named limit is reached.
     Full,

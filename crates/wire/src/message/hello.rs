@@ -68,7 +68,7 @@ mod kind {
 pub struct Hello {
     /// Who this is: chosen at random, never 0.
     pub id: u64,
-    /// The id of the endpoint that is wanted; 0: whoever it is.
+    /// The id of the endpoint that is wanted; 0: any.
     pub wanted: u64,
     /// Grows with each hello of this endpoint, so that an old request is not taken for a new one.
     pub serial: u64,
