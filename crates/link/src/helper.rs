@@ -38,10 +38,10 @@ impl LinkHelper {
         Ok(Self { helper, offer, _rule: rule })
     }
 
-    /// Waits for a client, at most for `timeout`, and serves it. `None`: nobody came.
+    /// Waits for a client, at most for `timeout`, and serves it. `None`: no client came.
     ///
     /// # Errors
-    /// No packet socket can be opened any more; the client has been told why.
+    /// No packet socket can be opened any more; the client has got the reason.
     pub fn serve(&self, timeout: Duration) -> io::Result<Option<Served>> {
         self.helper.serve(timeout, &self.offer)
     }

@@ -16,8 +16,8 @@
 //!
 //! Who has no right to open packet sockets can have one from a [`LinkHelper`].
 //!
-//! One address belongs to one network: two that have it reset each other's connections. Nobody else answers for it, so
-//! connections end with the network that has them. Peers are on the link itself, or beyond a gateway that
+//! One address belongs to one network: two that have it reset each other's connections. No other host answers for it,
+//! so connections end with the network that has them. Peers are on the link itself, or beyond a gateway that
 //! [`LinkSettings::gateways`] names.
 //!
 //! A stream begins in order: segments that come early are kept until what is missing has come, as the kernel does. Its

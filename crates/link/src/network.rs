@@ -50,7 +50,7 @@ impl LinkNetwork {
     }
 
     /// The kernel's network, and a link. It takes up to 8 MiB of the kernel's memory, and with addresses of IPv6 a
-    /// second, for which the network is asked whether somebody has them.
+    /// second, for which it asks the network whether a host has them.
     ///
     /// # Errors
     /// There is no such interface, the right is missing, or an address is taken; the message says which.

@@ -48,7 +48,7 @@ pub struct OwnPort {
     buffer: Box<[u8]>,
     /// What was taken of the connection, while it is handed up.
     arrived: Inbox,
-    /// What was handed up in vain, in order: less than a window, for all of it stands behind a gap.
+    /// Data that was refused when it was delivered, in order: less than a window, for all of it is behind a gap.
     refused: Vec<(StreamPosition, Vec<u8>)>,
 }
 
@@ -125,7 +125,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// How much of so many bytes may be written now: no more than a unit, and nothing of one that there is no room
+    /// How much of `wanted` bytes may be written now: no more than a unit, and nothing of one that there is no room
     /// for, unless it is larger than all room there is.
     fn allowed(&mut self, wanted: usize) -> usize {
         if self.left == 0 {
@@ -135,7 +135,7 @@ impl Writer<'_> {
         if has_room || self.connection.unacknowledged() == 0 { self.left.min(wanted as u64) as usize } else { 0 }
     }
 
-    /// So many were written.
+    /// This many were written.
     fn advance(&mut self, written: usize) {
         if self.left != u64::MAX {
             self.left -= written as u64;

@@ -102,7 +102,7 @@ impl RawPort {
         })
     }
 
-    /// The descriptor that is readable when something has come, for whoever waits for it by this token.
+    /// The descriptor that is readable when something has come, for the thread that waits for it by this token.
     pub(crate) fn descriptor(&mut self, token: Token) -> BorrowedFd<'_> {
         let interface = self.stack.lock().arm_raw(self.local.port(), token);
         self.follow(interface);
@@ -320,7 +320,7 @@ impl DatagramPort for RawPort {
         let part = self.longest();
         let to = Some(LocalAddress { ip: self.local.ip(), interface: 0 });
         let mut start = 0;
-        // As many frames as are asked for, those that have no datagram among them.
+        // As many frames as are requested, those without a datagram included.
         for _ in 0..FRAMES {
             let end = buffer.len().min(start + part);
             if start == end {

@@ -23,14 +23,14 @@ const VIA: &str = ",via=";
 pub struct LinkSettings {
     /// The name of the interface.
     pub interface: String,
-    /// Addresses that nobody else has, the kernel included: 1 to 8, of both kinds. With [`LinkSettings::ports`] those
-    /// that the kernel has on the interface, and empty until [`LinkSettings::with_addresses_of_host`] has looked.
+    /// Addresses that no other host has, nor the kernel: 1 to 8, of both kinds. With [`LinkSettings::ports`] those that
+    /// the kernel has on the interface, and empty until [`LinkSettings::with_addresses_of_host`] has read them.
     pub addresses: Vec<LinkAddress>,
     /// Ports of the host's own addresses that are the link's: 1 to 256. All others stay the kernel's.
     pub ports: Option<PortRange>,
     /// Routers on the link by which all else is reached, at most one of each kind of IP, each in the network of one of
-    /// the addresses: streams go by them to whoever neither a network of the link nor one of the host's has. Without
-    /// one the link has no way there. Datagrams, which have no IP there, stay on the link.
+    /// the addresses: streams use them for hosts that neither a network of the link nor one of the host's has. Without
+    /// one the link has no route there. Datagrams, which have no IP there, stay on the link.
     pub gateways: Vec<IpAddr>,
     /// Where a helper listens that opens the packet socket when this process has no right to: an absolute path, as text
     /// `eth0=10.0.0.9/24@/run/weft-eth0`.
@@ -105,7 +105,7 @@ impl LinkSettings {
         self.addresses.iter().find(|own| own.reaches(neighbour)).map(|own| own.ip)
     }
 
-    /// From which of the link's addresses somebody is called beyond its networks, by the gateway of that kind.
+    /// From which of the link's addresses a host beyond its networks is called, by the gateway of that kind.
     pub(crate) fn source_by_gateway(&self, remote: IpAddr) -> Option<IpAddr> {
         if self.reaches(remote) || self.has(remote) || !is_anywhere(remote) {
             return None;

@@ -37,8 +37,8 @@ use paths::Paths;
 use stream::Stream;
 pub(crate) use wire::{Wire, frame_tests};
 
-/// Connections of one host, those included that are ending, but for TIME-WAIT. Without room for another, callers are
-/// not heard, and call again.
+/// Connections of one host, those included that are ending, but for TIME-WAIT. Without room for another, calls are
+/// ignored, and callers call again.
 const MOST_STREAMS: usize = 1024;
 /// Connections in TIME-WAIT beside them, of about 300 bytes each. The oldest is forgotten for one more: 1600 may end in
 /// a second without that.
@@ -51,7 +51,7 @@ const FIRST_DYNAMIC: u16 = 49_152;
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the side that closed first remembers a connection. Less than RFC 9293 has: the links are short.
 const TIME_WAIT: Duration = Duration::from_secs(10);
-/// A connection that nobody holds any more may take so long to end.
+/// A connection that no thread holds any more may take this long to end.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that the header of IPv6 has more than that of IPv4.
 const IPV6_MORE: u16 = 20;
@@ -70,7 +70,7 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Stack> {
-        // Whoever panicked with it, frames and connections are whole between two calls.
+        // If a thread panicked with it, frames and connections are whole between two calls.
         self.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +93,7 @@ pub(crate) struct Stack {
     numbers: InitialNumbers,
     streams: SlotMap<DefaultKey, Stream>,
     by_flow: HashMap<Flow, DefaultKey>,
-    /// What is left of those that nobody holds and that are in TIME-WAIT.
+    /// What is left of connections that no thread holds and that are in TIME-WAIT.
     waits: TimeWaits,
     /// Streams that may have something to send.
     busy: VecDeque<DefaultKey>,
@@ -124,7 +124,7 @@ impl Stack {
     /// Where the addresses are of IPv6, this takes the second for which they are probed.
     ///
     /// # Errors
-    /// The interface cannot be used so, or somebody has one of the addresses; the message says why.
+    /// The interface cannot be used so, or another host has one of the addresses; the message says why.
     pub(crate) fn new(settings: LinkSettings, waker: Arc<dyn Waker>) -> io::Result<Self> {
         let settings = settings.with_addresses_of_host()?;
         let (ring, is_helped) = wire::open(&settings)?;
@@ -209,7 +209,7 @@ impl Stack {
         }
     }
 
-    /// Whoever waits for what the stream has now is told.
+    /// Wakes the thread that waits for what the stream has now.
     fn tell(&mut self, key: DefaultKey) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         let Some((token, interest)) = stream.armed else { return };
@@ -253,7 +253,7 @@ impl Stack {
         self.drive();
     }
 
-    /// Whether a connection that nobody holds any more has not been heard out by its peer.
+    /// Whether the peer of a connection that no thread holds any more has not yet acknowledged all of it.
     pub(crate) fn owes(&self) -> bool {
         self.streams.values().any(|stream| stream.orphan.is_some() && stream.is_unheard())
     }
@@ -269,7 +269,7 @@ const fn mss_of(tcp: &Settings, peer: IpAddr) -> u16 {
     if peer.is_ipv6() { tcp.mss.saturating_sub(IPV6_MORE) } else { tcp.mss }
 }
 
-/// Links of IPv6 carry packets of so many bytes (RFC 8200 section 5).
+/// Links of IPv6 carry packets of this many bytes (RFC 8200 section 5).
 fn check_mtu(settings: &LinkSettings, mtu: usize) -> io::Result<()> {
     if settings.all_v6().next().is_none() || mtu >= LEAST_MTU as usize {
         return Ok(());
@@ -290,7 +290,7 @@ fn enter_groups(wire: &Wire, settings: &LinkSettings) -> Vec<GroupMembership> {
 }
 
 impl Drop for Stack {
-    /// Nobody answers for the address any more: what was not ended is reset, as far as frames leave now.
+    /// No host answers for the address any more: what was not ended is reset, as far as frames leave now.
     fn drop(&mut self) {
         // The last acknowledgement may be here already, and then nothing is to be reset.
         self.drive();

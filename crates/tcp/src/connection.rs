@@ -37,7 +37,7 @@ pub(crate) const fn stamp(offset: u32, now: Time) -> u32 {
 /// Why a connection ended otherwise than by both sides closing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionError {
-    /// Nobody listens at the peer's port.
+    /// No process listens at the peer's port.
     Refused,
     /// The peer has reset the connection.
     Reset,
@@ -78,7 +78,7 @@ pub struct Counters {
     pub dropped: u64,
     /// Received that stand where none may: out of the window, too old, or an acknowledgement of what was never sent.
     pub unacceptable: u64,
-    /// Challenge acknowledgements that were asked for (RFC 5961); not all are sent.
+    /// Challenge acknowledgements that were requested (RFC 5961); not all are sent.
     pub challenges: u64,
 }
 
@@ -99,7 +99,7 @@ pub struct Connection {
     /// The SYN has to be answered again.
     challenges: Challenges,
     probe_due: bool,
-    /// Keep-alive: when the peer was heard last, and probes since.
+    /// Keep-alive: when something came from the peer last, and probes since.
     heard: Time,
     probes: u32,
     waits_until: Option<Time>,
@@ -294,8 +294,7 @@ impl Connection {
         self.go(Event::Close);
     }
 
-    /// Ends it at once: what was not acknowledged is lost, and the peer is told by a reset, unless it doesn't know of
-    /// it yet.
+    /// Ends it at once: what was not acknowledged is lost, and the peer gets a reset, unless it doesn't know of it yet.
     pub fn abort(&mut self) {
         if self.state == State::Closed {
             return;

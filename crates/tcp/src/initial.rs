@@ -1,4 +1,4 @@
-//! First sequence numbers and timestamps that nobody can guess (RFC 6528, RFC 7323 section 5.4).
+//! First sequence numbers and timestamps that no peer can guess (RFC 6528, RFC 7323 section 5.4).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -32,7 +32,7 @@ pub struct InitialNumbers {
 }
 
 impl core::fmt::Debug for InitialNumbers {
-    /// The key is nobody's business.
+    /// The key is secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("InitialNumbers").finish_non_exhaustive()
     }

@@ -37,10 +37,10 @@ const TIME_TO_LIVE: u8 = 64;
 /// Addresses on an Ethernet that the host's own network stack does not have, of both kinds. It answers who asks for
 /// them, and remembers the hardware addresses of a bounded number of neighbours.
 ///
-/// Neighbours are believed as far as that goes without a secret: who answers without having been asked is nobody, and
-/// who is known keeps the hardware address that it has, whatever anybody says. Another word makes it doubted
-/// ([`EthernetLink::poll_doubted`]): then it is to be asked ([`EthernetLink::confirmation`]), and forgotten when it
-/// doesn't answer ([`EthernetLink::forget`]); who answers the next question to all is believed again.
+/// Neighbours are believed as far as that goes without a secret: an answer without a question is ignored, and a known
+/// neighbour keeps its hardware address, whatever others say. A claim of another address makes it suspect
+/// ([`EthernetLink::poll_doubted`]): then the caller probes it ([`EthernetLink::confirmation`]), and forgets it when it
+/// doesn't answer ([`EthernetLink::forget`]); the neighbour that answers the next question to all is believed again.
 #[derive(Debug)]
 pub struct EthernetLink {
     hardware: [u8; 6],
@@ -48,7 +48,7 @@ pub struct EthernetLink {
     neighbours: Neighbours,
     routes: Routes,
     answers: bool,
-    /// Addresses of which nobody knows yet whether they are free.
+    /// Addresses of which it is not known yet whether they are free.
     probed: Vec<Ipv6Addr>,
 }
 
@@ -80,11 +80,11 @@ pub enum Arrived {
     Answer(LinkFrame),
     /// A neighbour has told its hardware address.
     Neighbour(IpAddr),
-    /// Somebody has the address that was probed, behind that hardware address.
+    /// A host has the address that was probed, behind that hardware address.
     Taken(Ipv6Addr, [u8; 6]),
     /// A router says that a packet of this flow, with the segment of this sequence number, was larger than what the
-    /// path carries: packets of so many bytes, the header of IP included, at least [`LEAST_MTU`] of IPv6 and 552 of
-    /// IPv4. Anybody can say so: it is believed only of a segment that is on the way (RFC 5927 section 4.1).
+    /// path carries: packets of this many bytes, the header of IP included, at least [`LEAST_MTU`] of IPv6 and 552 of
+    /// IPv4. Any host can say so: it is believed only of a segment that is in flight (RFC 5927 section 4.1).
     TooBig {
         /// The connection's two ends, as this side sees them.
         flow: Flow,
@@ -150,8 +150,8 @@ impl EthernetLink {
         self
     }
 
-    /// Who begins with the same bits as this address is on the link: whoever is in none of such networks is reached by
-    /// a gateway, if there is one ([`EthernetLink::with_gateway`]).
+    /// Hosts whose address begins with the same bits as this one are on the link: a host that is in none of these
+    /// networks is reached by a gateway, if there is one ([`EthernetLink::with_gateway`]).
     #[must_use]
     pub fn with_network(mut self, address: impl Into<IpAddr>, bits: u8) -> Self {
         self.routes.add_network(address.into(), bits);
@@ -165,7 +165,8 @@ impl EthernetLink {
         self
     }
 
-    /// Whose hardware address frames to this address have: its own, or that of a gateway. That one is to be asked for.
+    /// The address whose hardware address frames to this address carry: the address itself, or that of a gateway.
+    /// Questions are for that one.
     #[must_use]
     pub fn next_hop(&self, to: impl Into<IpAddr>) -> IpAddr {
         self.routes.next_hop(to.into())
@@ -217,15 +218,15 @@ impl EthernetLink {
         }
     }
 
-    /// Asks whether anybody has one of this link's addresses (RFC 4862 section 5.4), for which it answers nobody until
-    /// [`EthernetLink::end_probe`]. Who has it is shown as [`Arrived::Taken`].
+    /// Asks whether any host has one of this link's addresses (RFC 4862 section 5.4), for which the link answers no
+    /// question until [`EthernetLink::end_probe`]. A host that has it is shown as [`Arrived::Taken`].
     #[must_use]
     pub fn probe(&mut self, own: Ipv6Addr) -> LinkFrame {
         self.probed.push(own);
         self.ask_ipv6(Ipv6Addr::UNSPECIFIED, own, None)
     }
 
-    /// Nobody has had the addresses that were probed: they are used from now on.
+    /// No host has the addresses that were probed: they are used from now on.
     pub fn end_probe(&mut self) {
         self.probed.clear();
     }
@@ -246,7 +247,7 @@ impl EthernetLink {
         self.neighbours.get(address.into())
     }
 
-    /// The next neighbour of whom somebody has said another hardware address than is known, each once until it has
+    /// The next neighbour for which another hardware address was claimed than is known, each once until it has
     /// answered. To be called after [`EthernetLink::parse`].
     pub fn poll_doubted(&mut self) -> Option<IpAddr> {
         self.neighbours.poll_doubted()

@@ -16,20 +16,19 @@ mod tests;
 /// How often an answer is sent again before its caller is forgotten, and when first; the time doubles.
 const REPEATS: u8 = 5;
 const FIRST_REPEAT: Duration = Duration::from_secs(1);
-/// Calls that are half open, at most, where nobody says otherwise: at 16 000 SYNs in a second from nobody, callers have
-/// half a second to answer (RFC 4987 section 3.1: keep less for each, and more of them). About 300 bytes for each,
-/// taken as they come.
+/// The default limit of half-open calls: at 16 000 SYNs in a second from forged addresses, callers have half a second
+/// to answer (RFC 4987 section 3.1: keep less for each, and more of them). About 300 bytes for each, allocated as they
+/// come.
 pub const HALF_OPEN: usize = 8192;
-/// With more than that many half open, answers to further ones are not sent again: callers send their SYN again, and
-/// nobody's address would get five answers for one. They are forgotten after this time.
+/// With more half-open calls than this, answers to further ones are not retransmitted: callers send their SYN again,
+/// and a forged address would get five answers for one. They are forgotten after this time.
 const MANY: usize = 256;
 const PATIENCE_WITH_MANY: Duration = Duration::from_secs(4);
-/// With so many it is looked at most that often whose answer is to be sent again.
+/// With this many, the listener checks at most this often whose answer is to be retransmitted.
 const LOOK: Duration = Duration::from_millis(100);
-/// When calls were forgotten because too many others came, acknowledgements of nobody are not refused for so long: they
-/// may be those callers'. A reset would say that the port has no listener; unanswered, they send again (RFC 4987
-/// section
-/// 3.3). It is as long as an answer is sent again.
+/// When calls were forgotten because too many others came, acknowledgements of no known call are not refused for this
+/// long: they may be those callers'. A reset would say that the port has no listener; unanswered, they retransmit (RFC
+/// 4987 section 3.3). It is the time during which an answer is retransmitted.
 const SILENCE: Duration = Duration::from_secs(63);
 
 /// A port that takes calls. What it keeps of each until the caller has answered is small, and bounded: when a flood
@@ -45,7 +44,7 @@ pub struct Listener {
     count: u64,
     /// There is no room for another connection.
     is_full: bool,
-    /// No answer is to be sent again before this; and when that was looked at last.
+    /// No answer is to be retransmitted before this; and when that was checked last.
     repeat_at: Option<Time>,
     looked_at: Time,
     forgotten: u64,
@@ -110,8 +109,8 @@ impl Listener {
         self.forgotten
     }
 
-    /// Whether there is room for another connection. As long as there is none, calls are not heard, and answers to
-    /// those that are half open are as if they were lost: callers send them again. Nobody is refused for that.
+    /// Whether there is room for another connection. While there is none, calls are ignored, and answers to those that
+    /// are half open are as if they were lost: callers send them again. No caller is refused for that.
     pub const fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
     }
@@ -190,9 +189,9 @@ impl Listener {
         }
     }
 
-    /// The SYN has come again: so the answer was lost, or is late. Another SYN is none of this call: it is told what is
-    /// expected, and who has really begun anew answers that with a reset (RFC 9293 section 3.10.7.4, RFC 5961 section
-    /// 4.2).
+    /// The SYN has come again: so the answer was lost, or is late. Another SYN does not belong to this call: its answer
+    /// says what is expected, and a caller that has really begun anew answers that with a reset (RFC 9293 section
+    /// 3.10.7.4, RFC 5961 section 4.2).
     fn repeat(&mut self, flow: &Flow, segment: &Segment, now: Time) -> Answer {
         let Some(call) = self.calls.get_mut(flow) else { return Answer::Nothing };
         if call.heard.number != segment.sequence && !call.challenges.take(now) {
@@ -209,7 +208,7 @@ impl Listener {
         let ahead = segment.sequence.wrapping_sub(call.heard.number.wrapping_add(1));
         let is_in_window = ahead <= self.settings.receive_window;
         if segment.flags.rst {
-            // RFC 5961 section 3.2: where it has to stand, it is one; elsewhere in the window it is asked about.
+            // RFC 5961 section 3.2: at the exact position it is one; elsewhere in the window it gets a challenge.
             let is_asked = ahead != 0 && ahead < self.settings.receive_window && call.challenges.take(now);
             if ahead == 0 {
                 self.calls.remove(flow);

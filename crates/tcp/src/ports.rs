@@ -19,7 +19,7 @@ pub struct CallerPorts {
 }
 
 impl core::fmt::Debug for CallerPorts {
-    /// The key is nobody's business.
+    /// The key is secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("CallerPorts").finish_non_exhaustive()
     }
@@ -50,8 +50,8 @@ impl CallerPorts {
         PortSearch { offset: u16::from_be_bytes([digest[0], digest[1]]), counter: usize::from(digest[2]) % COUNTERS }
     }
 
-    /// The port to be tried at a step, from 0 on, counted from the first of `count` ports; none is tried twice in so
-    /// many steps.
+    /// The port to be tried at a step, from 0 on, counted from the first of `count` ports; none is tried twice in
+    /// `count` steps.
     #[must_use]
     pub fn candidate(&self, search: &PortSearch, step: u16, count: u16) -> u16 {
         let place = u64::from(search.offset) + u64::from(self.counters[search.counter]) + u64::from(step);

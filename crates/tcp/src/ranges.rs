@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-/// Ranges that neither overlap nor touch, in order. At most so many.
+/// Ranges that neither overlap nor touch, in order, of limited number.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     list: Vec<Range<u64>>,

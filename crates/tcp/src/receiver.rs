@@ -20,7 +20,7 @@ use debt::AckDebt;
 /// An acknowledged clock of the peer is not believed after it was silent for so long (RFC 7323 section 5.5).
 const STAMP_LIFE: core::time::Duration = core::time::Duration::from_secs(24 * 24 * 3600);
 
-/// What was kept is shown in pieces of so many bytes.
+/// What was kept is shown in pieces of this many bytes.
 const SHOWN_AT_ONCE: usize = 4096;
 
 /// Who takes segments as they arrive, with [`ReceivePolicy::Place`].
@@ -329,7 +329,7 @@ impl Receiver {
         self.data_end() - self.unread
     }
 
-    /// From now on so much may come beyond what is missing, once what was offered before is used up.
+    /// From now on this many bytes may come beyond what is missing, once what was offered before is used up.
     pub(crate) fn set_room(&mut self, room: u64) {
         if self.policy == ReceivePolicy::Place {
             self.room = room;
@@ -370,7 +370,7 @@ impl Receiver {
         let told = blocks.len();
         let beyond = &self.beyond;
         for range in self.recent.iter().filter_map(|position| beyond.holding(*position)) {
-            // What came twice is told again within what is there (RFC 2883 section 4.2).
+            // What came twice is reported again within what is there (RFC 2883 section 4.2).
             if blocks.len() < room && !blocks[told..].contains(range) {
                 blocks.push(range.clone());
             }

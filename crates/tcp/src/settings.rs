@@ -76,7 +76,7 @@ pub struct KeepAlive {
     pub idle: Duration,
     /// The next ones so long after it.
     pub interval: Duration,
-    /// So many without an answer are the end.
+    /// After this many without an answer the connection ends.
     pub probes: u32,
 }
 

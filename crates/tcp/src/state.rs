@@ -43,7 +43,7 @@ impl State {
         use {Event::*, State::*};
         match (self, event) {
             (SynSent | SynReceived, Synchronised) => Established,
-            // RFC 9293 section 3.10.4: nobody knows of it yet.
+            // RFC 9293 section 3.10.4: no peer knows of it yet.
             (SynSent, Close) => Closed,
             (Established, Close) => FinWait1,
             (CloseWait, Close) => LastAck,

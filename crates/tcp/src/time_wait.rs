@@ -48,7 +48,7 @@ pub enum Waiting {
 }
 
 impl TimeWait {
-    /// RFC 9293 section 3.10.7.4, in its order. `accepts`: somebody takes calls.
+    /// RFC 9293 section 3.10.7.4, in its order. `accepts`: a listener takes calls.
     fn handle(&mut self, segment: &Segment, payload: usize, accepts: bool, now: Time) -> Waiting {
         let flags = segment.flags;
         if flags.rst {
@@ -106,8 +106,8 @@ const fn is_before(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).cast_signed() < 0
 }
 
-/// Connections of a host in TIME-WAIT, at most so many: when there is one more, the oldest is forgotten. That is what
-/// has been shut first, or has had its FIN come again last.
+/// Connections of a host in TIME-WAIT, of limited number: when there is one more, the oldest is forgotten. That is the
+/// one that has been shut first, or whose FIN came again longest ago.
 #[derive(Debug)]
 pub struct TimeWaits {
     records: HashMap<Flow, Kept>,
@@ -180,7 +180,7 @@ impl TimeWaits {
     }
 
     /// Takes a segment that is of none of the host's connections; `None` if it is for none of these either. `accepts`:
-    /// somebody takes calls where it goes, and has room for one.
+    /// a listener takes calls where it goes, and has room for one.
     pub fn handle(
         &mut self,
         flow: &Flow,

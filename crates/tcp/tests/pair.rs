@@ -94,7 +94,7 @@ fn whatever_the_network_does_each_byte_arrives_once() {
     for seed in first..first + from_environment("WEFT_TCP_RUNS", 150) {
         let mut world = any_world(seed);
         world.trace = std::env::var_os("WEFT_TCP_TRACE").is_some();
-        // While the worst of these last, whoever gave up would have a reason.
+        // While the worst of these last, a side that gave up would have a reason.
         let done = world.run(MINUTE, World::is_done) || {
             world.faults = Faults { delay_us: world.faults.delay_us, ..Faults::default() };
             world.run(HOUR, World::is_done)

@@ -98,8 +98,8 @@ impl Stack {
         self.note_answers();
     }
 
-    /// Who calls and is not known yet is asked, and the answer waits for that: where the kernel answers for the
-    /// address, nobody has asked here.
+    /// A caller that is not known yet is asked for its hardware address, and the answer waits for that: where the
+    /// kernel answers for the address, no question has come here.
     pub(super) fn reply(&mut self, flow: &Flow, reply: &Segment) {
         let remote = flow.remote.ip();
         let next = self.wire.link.next_hop(remote);
@@ -135,7 +135,7 @@ impl Stack {
 
     fn note_handled(&mut self, key: DefaultKey) {
         let Some(stream) = self.streams.get_mut(key) else { return };
-        // Nobody will receive what comes now (RFC 9293 section 3.6).
+        // No program will receive what comes now (RFC 9293 section 3.6).
         if stream.orphan.is_some() && stream.has_unread() {
             stream.connection.abort();
         }

@@ -24,7 +24,7 @@ impl Stack {
         }
         self.let_time_pass(now);
         self.transmit(now);
-        // While it is away it is looked at by time.
+        // While it is away a timer checks it.
         if self.wire.take_doubt() && self.absence.is_none() {
             self.look_at_interface(now);
             self.transmit(now);

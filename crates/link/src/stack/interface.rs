@@ -1,7 +1,7 @@
 //! What becomes of the interface: it goes down and comes up, is deleted, and is made again.
 //!
-//! The kernel tells of the first by an error of the packet socket, which keeps the descriptor readable until it is
-//! taken. Of the rest it tells nobody, so an interface that is down is looked at from time to time.
+//! The kernel reports the first by an error of the packet socket, which keeps the descriptor readable until it is
+//! taken. It does not report the rest, so an interface that is down is checked from time to time.
 
 use core::time::Duration;
 use std::io;
@@ -14,17 +14,18 @@ use weft_driver::InterfaceState;
 use super::paths::Paths;
 use super::{Stack, enter_groups, mss_of, segment_size};
 
-/// An interface that is down or gone is looked at after the first of these times, then after twice that, up to the
+/// An interface that is down or gone is checked after the first of these times, then after twice that, up to the
 /// second.
 const LOOK_FIRST: Duration = Duration::from_millis(50);
 const LOOK_LAST: Duration = Duration::from_secs(1);
-/// Whoever makes an interface anew deletes it first. Only one that is gone for longer ends what it carried.
+/// A program that makes an interface anew deletes it first. Only an interface that is gone for longer ends what it
+/// carried.
 const GONE_FOR: Duration = Duration::from_secs(1);
 
 /// An interface that is down or gone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Absence {
-    /// When it is looked at again, and how long that was put off.
+    /// When it is checked again, and how long that was put off.
     next: Time,
     wait: Duration,
     /// It is known to be deleted since then.
@@ -64,7 +65,7 @@ impl Stack {
 
     /// Looks what has become of the interface.
     pub(super) fn look_at_interface(&mut self, now: Time) {
-        // Taken before the look: what happens after it is told again.
+        // Taken before the check: what happens after it is reported again.
         self.wire.take_error();
         match self.wire.interface_state(&self.settings.interface) {
             InterfaceState::Up => self.absence = None,
@@ -105,8 +106,8 @@ impl Stack {
         failed.into_iter().for_each(|local| self.tell_listener(local));
     }
 
-    /// Goes over to the interface that has the name now. Streams and listeners live on. Nobody is asked whether an
-    /// address of IPv6 is taken there: it was ours before.
+    /// Moves to the interface that has the name now. Streams and listeners live on. No probe asks whether an address of
+    /// IPv6 is taken there: it was ours before.
     fn rebind(&mut self, now: Time) -> io::Result<()> {
         self.wire.rebind(&self.settings, now)?;
         self.tcp.mss = segment_size(self.wire.mtu());

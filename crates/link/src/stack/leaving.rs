@@ -9,7 +9,7 @@ use weft_tcp::State;
 
 use super::{NEIGHBOUR_PATIENCE, ORPHAN_PATIENCE, Stack};
 
-/// A question for a hardware address is asked again after so long.
+/// A question for a hardware address is repeated after this time.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// When the interface takes no more frames, it is tried again after so long.
 const FULL: Duration = Duration::from_micros(200);
@@ -88,7 +88,7 @@ impl Stack {
         }
     }
 
-    /// All that is left of a connection that nobody holds is a small record, when it is in TIME-WAIT.
+    /// All that is left of a connection that no thread holds is a small record, when it is in TIME-WAIT.
     fn wait_for_the_end(&mut self, key: DefaultKey) -> bool {
         let Some(stream) = self.streams.get_mut(key).filter(|stream| stream.orphan.is_some()) else { return false };
         let flow = *stream.connection.flow();

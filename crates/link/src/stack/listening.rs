@@ -18,18 +18,18 @@ pub(super) struct Listening {
     pub(super) backlog: usize,
     pub(super) accepted: VecDeque<DefaultKey>,
     pub(super) armed: Option<Token>,
-    /// Why nobody comes any more.
+    /// Why no peer can connect any more.
     failed: Option<PortError>,
 }
 
 impl Listening {
-    /// Nobody comes any more. Returns where it is.
+    /// No peer can connect any more. Returns where it is.
     pub(super) fn fail(&mut self, why: PortError) -> SocketAddr {
         self.failed.get_or_insert(why);
         self.local
     }
 
-    /// Whether somebody may come.
+    /// Whether a peer may connect.
     pub(super) const fn is_open(&self) -> bool {
         self.failed.is_none()
     }
@@ -59,7 +59,7 @@ impl Stack {
         Ok(local)
     }
 
-    /// Nobody takes calls there any more; those that nobody has taken are reset.
+    /// No listener takes calls there any more; those that were not taken are reset.
     pub(crate) fn close_listener(&mut self, local: SocketAddr) {
         let Some(index) = self.listeners.iter().position(|listening| listening.local == local) else { return };
         let listening = self.listeners.swap_remove(index);

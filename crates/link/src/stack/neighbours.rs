@@ -9,19 +9,19 @@ use weft_base::{PortError, Time};
 
 use super::{FIRST_DYNAMIC, NEIGHBOUR_PATIENCE, Stack};
 
-/// A question is asked again after so long, when somebody wants to know again.
+/// A question is repeated after this time, when the answer is wanted again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Neighbours that are asked at a time, and frames that wait for each of them.
 const ASKED: usize = 64;
 const FRAMES: usize = 8;
 
-/// A neighbour that is doubted is asked so often, in such steps (RFC 4861 section 10: MAX_UNICAST_SOLICIT and
-/// RETRANS_TIMER, which is longer there); so many at a time.
+/// A suspect neighbour is probed this often, in such steps (RFC 4861 section 10: MAX_UNICAST_SOLICIT and RETRANS_TIMER,
+/// which is longer there); at most [`DOUBTED`] at a time.
 const CONFIRMATIONS: u32 = 3;
 const CONFIRM_AGAIN: Duration = Duration::from_millis(500);
 const DOUBTED: usize = 64;
 
-/// A neighbour of whom somebody says that it is elsewhere.
+/// A neighbour that is said to be elsewhere.
 pub(super) struct Doubt {
     address: IpAddr,
     asked: u32,
@@ -33,15 +33,15 @@ pub(super) struct Doubt {
 pub(crate) enum Neighbour {
     /// Its hardware address.
     Known([u8; 6]),
-    /// It is asked; the frame leaves when it answers.
+    /// It was sent a question; the frame leaves when it answers.
     Asked,
-    /// It is asked, or ought to be, and there is no room for another frame.
+    /// It was sent a question, or ought to be, and there is no room for another frame.
     Full,
     /// It has not answered.
     Absent,
 }
 
-/// A neighbour that is asked.
+/// A neighbour with a question in flight.
 pub(super) struct Asking {
     address: IpAddr,
     since: Time,
@@ -93,7 +93,7 @@ impl Stack {
     /// Asks those that are doubted since the last frame whether they are where they were.
     pub(super) fn doubt(&mut self, now: Time) {
         while let Some(address) = self.wire.link.poll_doubted() {
-            // One more is believed to be where it was: whoever made so much doubt gains nothing by it.
+            // One more is believed to be where it was: a host that raised this many suspicions gains nothing by it.
             if self.doubts.len() < DOUBTED {
                 self.doubts.push(Doubt { address, asked: 0, next: now });
                 self.pursue_doubts(now);

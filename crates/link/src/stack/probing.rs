@@ -1,4 +1,4 @@
-//! Whether somebody has an address of IPv6 already (RFC 4862 section 5.4).
+//! Whether another host has an address of IPv6 already (RFC 4862 section 5.4).
 
 use core::time::Duration;
 use std::io;
@@ -9,12 +9,12 @@ use weft_tcp::Arrived;
 
 use super::Stack;
 
-/// One that nobody has claimed for so long is free (RFC 4862 section 5.1: one probe, and the RETRANS_TIMER of RFC 4861
-/// section 10).
+/// One that no host has claimed for this long is free (RFC 4862 section 5.1: one probe, and the RETRANS_TIMER of RFC
+/// 4861 section 10).
 const PROBE: Duration = Duration::from_secs(1);
 
 impl Stack {
-    /// Asks whether anybody has the addresses, all at once, and waits. For addresses of IPv4 nobody is asked.
+    /// Asks whether any host has the addresses, all at once, and waits. Addresses of IPv4 are not probed.
     pub(super) fn probe(&mut self) -> io::Result<()> {
         let own: Vec<Ipv6Addr> = self.settings.all_v6().collect();
         // The kernel has done so for the host's own.

@@ -18,11 +18,11 @@ pub(crate) struct Stream {
     sent: Option<u32>,
     /// One that leaves next, by itself.
     held: Option<Outgoing>,
-    /// Since when the connection avoids trains, when that was asked last.
+    /// Since when the connection avoids trains, as of the last check.
     avoids_trains: Option<Time>,
     pub(super) armed: Option<(Token, Interest)>,
     pub(super) began: Time,
-    /// Nobody holds it any more, since then.
+    /// No thread holds it any more, since then.
     pub(super) orphan: Option<Time>,
     /// It ended because of this, whatever TCP says.
     pub(super) error: Option<PortError>,
@@ -30,7 +30,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// One that begins now, whose peer may have so many bytes on the way.
+    /// One that begins now, whose peer may have this many bytes in flight.
     pub(super) fn new(connection: Box<Connection>, window: u32, began: Time) -> Self {
         Self {
             connection,
@@ -82,7 +82,7 @@ impl Stream {
         }
     }
 
-    /// The next segments that leave now, several in one frame where somebody cuts it.
+    /// The next segments that leave now, several in one frame where the interface or the kernel cuts it.
     pub(super) fn next_train(&mut self, limits: TrainLimits, now: Time) -> Option<Train> {
         let may_grow = limits != TrainLimits::NONE && self.connection.may_send_train(now);
         let first = match self.held.take().filter(|held| self.connection.keeps(&held.payload)) {
@@ -125,8 +125,8 @@ impl Stream {
         Some(outgoing)
     }
 
-    /// Somebody says that the segment of this number was too large for the path, which carries packets of so many
-    /// bytes. It is believed only of what is on the way (RFC 5927 section 4.1), and never makes segments larger. True:
+    /// A router says that the segment of this number was too large for the path, which carries packets of this many
+    /// bytes. It is believed only of what is in flight (RFC 5927 section 4.1), and never makes segments larger. True:
     /// they are smaller now.
     pub(super) fn narrow(&mut self, sequence: u32, mtu: u32) -> bool {
         let on_the_way = self.connection.unacknowledged();
@@ -154,7 +154,7 @@ impl Stream {
         self.offer_room();
     }
 
-    /// What waits to be taken has used up so much of the window.
+    /// What waits to be taken has used up this much of the window.
     fn offer_room(&mut self) {
         if let Some(arrived) = &self.arrived {
             let used = u32::try_from(arrived.length()).unwrap_or(u32::MAX);

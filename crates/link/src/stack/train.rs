@@ -83,7 +83,7 @@ impl Train {
             return Some(next);
         }
         self.payload.end = next.payload.end;
-        // Whoever cuts it pushes the last alone.
+        // The interface or the kernel, which cuts it, pushes only the last.
         self.segment.flags.psh = segment.flags.psh;
         None
     }

@@ -18,7 +18,7 @@ use crate::settings::LinkSettings;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Neighbours whose hardware addresses are remembered.
 const NEIGHBOURS: usize = 1024;
-/// The limits of the interface are asked for again with the first connection after this time: two system calls.
+/// The limits of the interface are read again with the first connection after this time: two system calls.
 const LIMITS_LAST: Duration = Duration::from_secs(1);
 
 /// What tells the frames of ARP.
@@ -118,7 +118,7 @@ pub(crate) struct Wire {
     offload: Offload,
     /// The kernel completes checksums, and cuts frames that are too long.
     offloads: bool,
-    /// How long these may be, and when the interface was asked for that.
+    /// How long these may be, and when that was read from the interface.
     train_limits: TrainLimits,
     limits_read: Time,
     /// It refused a frame, or told of an error.
@@ -134,8 +134,8 @@ impl Wire {
         Self { ring, link, out, waiting: 0, offload, offloads: true, train_limits, limits_read: now, is_doubted: false }
     }
 
-    /// Asks the interface once more for its limits, unless that was just now. Whoever administers it may change them;
-    /// Linux, too, reads them anew with each route that a connection takes (`sk_setup_caps`).
+    /// Reads the limits of the interface once more, unless that was just now. Its administrator may change them; Linux,
+    /// too, reads them anew with each route that a connection takes (`sk_setup_caps`).
     pub(super) fn refresh_limits(&mut self, now: Time) {
         if now.since(self.limits_read) >= LIMITS_LAST {
             self.train_limits = TrainLimits::of(SegmentationLimits::of(self.ring.index()));
@@ -162,8 +162,8 @@ impl Wire {
         self.ring.interface_state(interface)
     }
 
-    /// Whether something has happened to the interface since this was asked last. As long as nobody asks, the
-    /// descriptor is readable.
+    /// Whether something has happened to the interface since the last call. Until the next call, the descriptor is
+    /// readable.
     pub(super) fn take_error(&self) -> bool {
         !matches!(self.ring.take_error(), Ok(None))
     }
@@ -177,7 +177,7 @@ impl Wire {
         self.is_doubted
     }
 
-    /// Whether it was doubted since this was asked last.
+    /// Whether it was suspect since the last call.
     pub(super) const fn take_doubt(&mut self) -> bool {
         core::mem::replace(&mut self.is_doubted, false)
     }
@@ -215,8 +215,8 @@ impl Wire {
         self.waiting == 0
     }
 
-    /// What came of sending. What a broken interface does not send is lost, as on any way; so is the first frame to
-    /// which the kernel does not do what it should, and none is asked for that again.
+    /// What came of sending. What a broken interface does not send is lost, as on any path; so is the first frame that
+    /// the kernel refuses to cut, and no other is offered for cutting.
     fn is_full(&mut self, sent: io::Result<bool>) -> bool {
         match sent {
             Ok(has_left) => !has_left,
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// The kernel itself refuses: what it is told of this frame cannot be.
+    /// The kernel itself refuses: the description of this frame is invalid.
     #[test]
     fn a_wire_that_is_refused_a_long_frame_asks_for_none_again() {
         let [.., one, two] = std::process::id().to_be_bytes();

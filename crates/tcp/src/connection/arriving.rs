@@ -47,7 +47,8 @@ impl Connection {
         self.take_data(start, segment, payload, sink, now);
     }
 
-    /// Where a segment stands, if it may stand there; who sent one that may not is told what is expected.
+    /// The position of a segment, if it is acceptable; the sender of another gets an acknowledgement that says what is
+    /// expected.
     fn judge_place(&mut self, segment: &Segment, payload: &[u8], now: Time) -> Option<u64> {
         let length = segment.sequence_length(payload.len());
         let start = self.receiver.position(segment.sequence);
@@ -86,8 +87,8 @@ impl Connection {
         }
     }
 
-    /// Who repeats what has come gets an acknowledgement each time, and is told that it came twice (RFC 2883 section
-    /// 4). Others are not answered as often as they like.
+    /// A peer that repeats what has come gets an acknowledgement each time, which says that it came twice (RFC 2883
+    /// section 4). The rate of answers to others is limited.
     fn answer_unacceptable(&mut self, start: Option<u64>, payload: &[u8], now: Time) {
         let end = start.map(|start| start + payload.len() as u64);
         match start.zip(end) {
@@ -116,7 +117,7 @@ impl Connection {
     }
 
     /// RFC 9293 section 3.10.7.4: of all that comes in TIME-WAIT only the peer's FIN, again, begins the time anew: the
-    /// last acknowledgement was lost. That it is this FIN is told by both numbers.
+    /// last acknowledgement was lost. Both numbers identify this FIN.
     fn handle_late_fin(&mut self, segment: &Segment, start: Option<u64>, payload: &[u8], now: Time) {
         let end = start.map(|start| start + payload.len() as u64 + 1);
         let is_it = segment.flags.fin && !segment.flags.syn && !segment.flags.rst && end == Some(self.receiver.next());

@@ -6,7 +6,8 @@ use weft_base::Time;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// So many in a second. Each connection counts its own: a count that all share tells one about another (CVE-2016-5696).
+/// At most this many in a second. Each connection counts its own: a count that all share reveals one to another
+/// (CVE-2016-5696).
 #[derive(Debug)]
 pub(crate) struct Challenges {
     limit: u32,

@@ -1,4 +1,4 @@
-//! Who has an address of IPv6 (RFC 4861), and whether somebody else has ours (RFC 4862).
+//! Which host has an address of IPv6 (RFC 4861), and whether another host has ours (RFC 4862).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -45,7 +45,8 @@ impl EthernetLink {
         self.icmp(Icmpv6Type::NeighborSolicitation, from, address, hardware, &body)
     }
 
-    /// Says who has an address: to whoever asked, or to all when the asker has no address yet (RFC 4861 section 7.2.4).
+    /// Says which host has an address: to the asker, or to all when the asker has no address yet (RFC 4861 section
+    /// 7.2.4).
     fn advertise(&self, own: Ipv6Addr, to: Ipv6Addr, hardware: [u8; 6]) -> LinkFrame {
         let is_anonymous = to.is_unspecified();
         let (to, hardware) = if is_anonymous { (ALL_NODES, group_hardware(ALL_NODES)) } else { (to, hardware) };
@@ -115,7 +116,7 @@ impl EthernetLink {
         self.addresses.iter().filter_map(|own| if let IpAddr::V6(own) = own { Some(*own) } else { None })
     }
 
-    /// Somebody asks for an address (RFC 4861 section 7.2.3).
+    /// A host asks for an address (RFC 4861 section 7.2.3).
     fn hear_solicitation(
         &mut self,
         header: &Ipv6HeaderSlice<'_>,
@@ -128,7 +129,7 @@ impl EthernetLink {
             return None;
         }
         if source.is_unspecified() {
-            // Somebody wants this address for itself (RFC 4861 section 7.1.1, RFC 4862 section 5.4.3).
+            // A host wants this address for itself (RFC 4861 section 7.1.1, RFC 4862 section 5.4.3).
             let is_probe = told.is_none() && header.destination_addr() == solicited_node(target);
             return match (is_probe && from != self.hardware, self.probed.contains(&target)) {
                 (false, _) => None,
@@ -148,7 +149,7 @@ impl EthernetLink {
         self.answers.then(|| Arrived::Answer(self.advertise(own, to, hardware)))
     }
 
-    /// Somebody says who has an address (RFC 4861 section 7.2.5).
+    /// A host says which host has an address (RFC 4861 section 7.2.5).
     fn hear_advertisement(
         &mut self,
         target: Ipv6Addr,

@@ -12,7 +12,7 @@ pub(super) struct Neighbours {
     known: VecDeque<Neighbour>,
     limit: usize,
     open: VecDeque<IpAddr>,
-    /// Neighbours that are doubted since nobody has asked for them here.
+    /// Neighbours that are suspect since the last poll.
     doubted: VecDeque<IpAddr>,
 }
 
@@ -20,12 +20,12 @@ pub(super) struct Neighbours {
 struct Neighbour {
     address: IpAddr,
     hardware: [u8; 6],
-    /// It was asked for, and has not only asked itself.
+    /// It was wanted here, and has not only asked itself.
     is_wanted: bool,
     is_doubted: bool,
 }
 
-/// How a neighbour's hardware address was told.
+/// How a neighbour's hardware address was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// The neighbour asks for an address of this link.
@@ -62,12 +62,12 @@ impl Neighbours {
         }
     }
 
-    /// Somebody says that a neighbour has this hardware address. True: it is so, as far as is known.
+    /// A host says that a neighbour has this hardware address. True: it is so, as far as is known.
     ///
-    /// Who is known keeps the hardware address that it has: another word makes it doubted, and only when it is
-    /// forgotten after that can anybody else take its place. Unasked nobody but who asks is learned.
+    /// A known neighbour keeps its hardware address: a claim of another makes it suspect, and only when it is forgotten
+    /// after that can another take its place. Unasked, only a neighbour that asks is learned.
     pub(super) fn hear(&mut self, address: IpAddr, hardware: [u8; 6], word: Word) -> bool {
-        // No host is a group (IEEE 802: the lowest bit of the first byte), nor are these anybody's addresses.
+        // No host is a group (IEEE 802: the lowest bit of the first byte), nor are these addresses of a host.
         if hardware[0] & 1 == 1 || address.is_unspecified() || address.is_multicast() {
             return false;
         }
@@ -104,8 +104,8 @@ impl Neighbours {
         self.open.retain(|open| *open != address);
     }
 
-    /// Forgets who was heard longest ago; for one that nobody wants here only another of that kind, so that a flood of
-    /// questions pushes out nobody who is talked to.
+    /// Forgets the neighbour that was silent longest; for one that is not wanted here only another of that kind, so
+    /// that a flood of questions pushes out no neighbour in use.
     fn make_room(&mut self, is_wanted: bool) -> bool {
         let unwanted = self.known.iter().position(|known| !known.is_wanted);
         let Some(at) = unwanted.or(is_wanted.then_some(0)) else { return false };
@@ -156,7 +156,7 @@ mod tests {
         all.ask(ip(2));
         assert!(all.hear(ip(2), HERE, Word::Answer));
         assert_eq!((all.get(ip(1)), all.get(ip(2))), (Some(HERE), Some(HERE)));
-        // Groups and nobody are never learned.
+        // Groups and unspecified addresses are never learned.
         assert!(!all.hear(ip(3), [3, 0, 0, 0, 0, 1], Word::Question));
         assert!(!all.hear("::".parse().unwrap(), HERE, Word::Question));
         assert!(!all.hear("224.0.0.1".parse().unwrap(), HERE, Word::Question));

@@ -8,7 +8,7 @@ use etherparse::{Icmpv4Slice, Icmpv4Type, IpNumber, Ipv4HeaderSlice, Ipv6Header}
 use super::{Arrived, EthernetLink};
 use crate::segment::Flow;
 
-/// Every path of IPv6 carries packets of so many bytes (RFC 8200 section 5).
+/// Every path of IPv6 carries packets of this many bytes (RFC 8200 section 5).
 pub const LEAST_MTU: u32 = 1280;
 /// Who says less of a path of IPv4 is not believed: RFC 791 has hosts take 576, and some ways take a few of those.
 const LEAST_MTU_IPV4: u32 = 552;

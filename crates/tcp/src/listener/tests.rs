@@ -101,7 +101,7 @@ fn another_syn_does_not_replace_a_call() {
     assert_eq!(challenge.sequence, answer.sequence.wrapping_add(1));
     let last = segment(101, answer.sequence.wrapping_add(1), ACK);
     assert!(matches!(listener.handle(&flow(1), &last, 0, NOW), Answer::Accepted(_)));
-    // The caller has begun anew: it has not asked for what it is told.
+    // The caller has begun anew: the acknowledgement that it gets is not what it expects.
     reply(listener.handle(&flow(2), &syn(100), 0, NOW));
     let challenge = reply(listener.handle(&flow(2), &syn(500), 0, NOW));
     let reset = segment(challenge.acknowledgement, 0, Flags { rst: true, ..Flags::default() });
@@ -116,7 +116,7 @@ fn millis(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-/// RFC 4987: 50 000 SYNs in a second from nobody, and callers that are 100 ms away.
+/// RFC 4987: 50 000 SYNs in a second from forged addresses, and callers that are 100 ms away.
 #[test]
 fn in_a_flood_of_syns_honest_callers_get_in() {
     let mut listener = listener(HALF_OPEN);
@@ -141,7 +141,7 @@ fn in_a_flood_of_syns_honest_callers_get_in() {
         }
     }
     assert_eq!((accepted, answers.len()), (20, 0));
-    // Nobody's addresses get few answers more, and it is looked seldom which.
+    // Forged addresses get few answers more, and the listener seldom checks which.
     let mut looks = 0;
     while let Some(at) = listener.next_timeout() {
         listener.handle_timeout(at, |_, _| repeated += 1);

@@ -182,7 +182,7 @@ impl Sender {
 
     fn end_tail(&mut self, ack: &Ack, duplicate: bool, now: Time) {
         if self.tail.handle_ack(ack, duplicate) && self.recovery.is_none() {
-            // The probe repaired a loss that nobody else has seen (RFC 8985 section 7.4.2).
+            // The probe repaired a loss that was not detected otherwise (RFC 8985 section 7.4.2).
             self.congestion.handle_loss(self.board.flying(), now);
             self.spurious.forget();
         }

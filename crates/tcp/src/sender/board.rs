@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use weft_base::Time;
 
-/// An idle connection keeps memory for so many segments.
+/// An idle connection keeps memory for this many segments.
 const FEW: usize = 16;
 
 /// What is believed of a segment.
@@ -132,7 +132,7 @@ impl Scoreboard {
         }
     }
 
-    /// The peer has all before `position`. `found` is told of each segment of which that is news.
+    /// The peer has all before `position`. Calls `found` for each segment of which that is news.
     pub(crate) fn acknowledge(&mut self, position: u64, mut found: impl FnMut(&Sent)) {
         while let Some(first) = self.list.front_mut()
             && first.start < position
@@ -152,8 +152,8 @@ impl Scoreboard {
         }
     }
 
-    /// The peer has this. `found` is told of each segment of which that is news. What a block holds only a part of
-    /// comes again whole.
+    /// The peer has this. Calls `found` for each segment of which that is news. A segment of which a block holds only a
+    /// part is retransmitted whole.
     pub(crate) fn sack(&mut self, block: &Range<u64>, mut found: impl FnMut(&Sent)) {
         let from = self.list.partition_point(|sent| sent.start < block.start);
         for index in from..self.list.len() {

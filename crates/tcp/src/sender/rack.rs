@@ -6,11 +6,11 @@ use weft_base::Time;
 
 use super::board::{Fate, Scoreboard, Sent};
 
-/// Without disorder so far, so many segments beyond a gap are as good as a timer (RFC 8985 section 6.2 step 4).
+/// Without disorder so far, this many segments beyond a gap are as good as a timer (RFC 8985 section 6.2 step 4).
 const DUPLICATES: usize = 3;
-/// For so many recoveries a wider window is kept after a spurious retransmission (RACK.reo_wnd_persist).
+/// For this many recoveries a wider window is kept after a spurious retransmission (RACK.reo_wnd_persist).
 const PERSIST: u32 = 16;
-/// The window is at most so many quarters of the least round trip; it never is more than the smoothed one either.
+/// The window is at most this many quarters of the least round trip; it never is more than the smoothed one either.
 const MOST_QUARTERS: u32 = 255;
 
 /// The state of RACK.

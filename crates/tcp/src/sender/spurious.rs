@@ -4,13 +4,13 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
-/// So many segments may be believed lost in one recovery for its cut to be taken back: more are no accident.
+/// At most this many segments may be believed lost in one recovery for its cut to be taken back: more are no accident.
 const MOST: usize = 32;
 
 /// The losses for which the window was cut last.
 #[derive(Debug, Default)]
 pub(crate) struct Spurious {
-    /// What was believed lost, and of which nobody knows yet that it had arrived.
+    /// What was believed lost, and is not known to have arrived.
     open: ArrayVec<Range<u64>, MOST>,
     /// There were too many.
     is_over: bool,
@@ -22,7 +22,7 @@ impl Spurious {
         (self.open, self.is_over) = (ArrayVec::new(), false);
     }
 
-    /// This is believed lost. It may be told again.
+    /// This is believed lost. It may be reported again.
     pub(crate) fn handle_lost(&mut self, span: Range<u64>) {
         let is_known = self.open.iter().any(|open| open.start <= span.start && span.end <= open.end);
         if !is_known && self.open.try_push(span).is_err() {

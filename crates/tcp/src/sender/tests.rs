@@ -188,7 +188,7 @@ fn timeouts_back_off_and_begin_again_with_news() {
     ack(&mut sender, 1001, &[], last + 1);
     sender.write(&[7; 1000]);
     sends(&mut sender, last + 1);
-    // Which copy has arrived, nobody knows (RFC 6298 section 5).
+    // Which copy has arrived is unknown (RFC 6298 section 5).
     assert_eq!(fire(&mut sender), (last + 221, Timer::Tail));
     let _ = sends(&mut sender, last + 221);
     assert_eq!(sender.timer(), Some((at(last + 221 + 6400), Timer::Retransmit)));

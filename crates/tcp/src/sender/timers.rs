@@ -207,7 +207,7 @@ impl Sender {
         self.note_lost_trains(now);
         self.force = true;
         self.duplicates = 0;
-        // A probe of a shut window that nobody kept says nothing about congestion.
+        // A probe of a shut window that the peer did not keep says nothing about congestion.
         if self.edge > self.una {
             // RFC 5681 section 4.3: one collapse, not one for each time the same segment is lost.
             if self.timers.backoff == 1 {

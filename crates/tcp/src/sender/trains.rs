@@ -30,7 +30,7 @@ pub(crate) struct Trains {
 /// What happened since a train was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspicion {
-    /// Nothing: nobody knows whether single segments pass.
+    /// Nothing: whether single segments pass is unknown.
     Lost,
     /// A single segment has arrived, when there had been this many trains. A later one that is lost is the proof.
     SinglePassed(u32),

@@ -88,7 +88,7 @@ impl CongestionWindow {
         }
     }
 
-    /// Something was lost with so many bytes on the way: once in a recovery.
+    /// Something was lost with this many bytes in flight: once in a recovery.
     pub(crate) fn handle_loss(&mut self, flying: u64, now: Time) {
         match &mut self.kind {
             Kind::Cubic(cubic) => {

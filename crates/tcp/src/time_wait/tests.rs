@@ -113,7 +113,7 @@ fn resets_and_acknowledgements_are_not_answered_and_what_is_wrong_is() {
     let expected = (1000, 7000, 500, Some(stamps), 80, 1);
     let Segment { sequence, acknowledgement, window, source, destination, options, .. } = reply;
     assert_eq!((sequence, acknowledgement, window, options.timestamps, source, destination), expected);
-    // So often in a second, whoever asks.
+    // This often in a second, whichever peer asks.
     let answers = (0..2000).filter(|_| handle(&mut waits, &segment(1, FIN, Some(1)), at(1)) != Waiting::Nothing);
     assert_eq!(answers.count(), 999);
 }

@@ -11,7 +11,7 @@ use weft_tcp::{
     Answer, Checksum, Connection, Flow, InitialNumbers, Listener, MAX_HEADER, ReceivePolicy, Segment, Settings, State,
 };
 
-/// What the network does with segments: one in so many; 0 for none.
+/// What the network does with segments: one in this many; 0 for none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) lose: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Faults {
     pub(crate) cut: u64,
     pub(crate) join: u64,
     pub(crate) delay_us: u64,
-    /// So much more, at most, for those that are late.
+    /// At most this much more for those that are late.
     pub(crate) late_us: u64,
     /// A sink refuses what it is shown.
     pub(crate) refuse: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Side {
     pub(crate) seen: Seen,
     pub(crate) to_send: u64,
     pub(crate) written: u64,
-    /// Reads at most so much at a time, so often.
+    /// Limits how much it reads at a time, and how often.
     pub(crate) reads: u64,
     policy: ReceivePolicy,
     closes: bool,
@@ -141,7 +141,7 @@ fn side(index: usize, settings: Settings, to_send: u64) -> Side {
 }
 
 impl World {
-    /// The first side calls; each sends so many bytes and closes.
+    /// The first side calls; each sends this many bytes and closes.
     pub(crate) fn new(seed: u64, settings: [Settings; 2], to_send: [u64; 2], faults: Faults) -> Self {
         let mut random = Random::new(seed);
         let now = Time::from_nanos(random.below(1 << 50));

@@ -159,7 +159,7 @@ fn advertisements_that_nobody_asked_for_are_not_learned_and_override_nobody() {
     assert_eq!(parse(&mut one, &to_all(&liar)), Arrived::Nothing);
     assert_eq!(parse(&mut one, &to_one(&liar)), Arrived::Nothing);
     assert!(!one.knows(ip(2)));
-    // One that is known keeps its hardware address, whether the lie says that it was asked for or not.
+    // One that is known keeps its hardware address, whether the lie claims to be solicited or not.
     for lie in [to_all(&liar), to_one(&liar)] {
         let (mut one, mut other) = pair();
         assert_eq!(parse(&mut one, &lie), Arrived::Nothing);
@@ -177,7 +177,7 @@ fn advertisements_that_nobody_asked_for_are_not_learned_and_override_nobody() {
     let _ = one.question(ip(2));
     let lie = changed(&to_all(&liar), |frame| frame[ICMP + 4] = 0x60);
     assert_eq!(parse(&mut one, &lie), Arrived::Nothing);
-    // Somebody else's hardware address that is a group is none.
+    // A hardware address that is a group is none.
     let lie = changed(&to_one(&liar), |frame| frame[OPTION + 2] = 3);
     assert_eq!(parse(&mut one, &lie), Arrived::Nothing);
 }
@@ -203,7 +203,7 @@ fn an_address_is_probed_before_it_is_used() {
     assert_eq!(parse(&mut one, &answer), Arrived::Taken(ip(1), same.hardware));
     // One that wants it at the same time.
     assert_eq!(parse(&mut one, &same.probe(ip(1))), Arrived::Taken(ip(1), same.hardware));
-    // Its own probe that comes back is nobody, and nobody hears of an address that is not one's own yet.
+    // Its own probe that comes back is ignored, and no host learns of an address that is not one's own yet.
     assert_eq!(parse(&mut one, &probe), Arrived::Nothing);
     let mut asker = link(2);
     assert_eq!(parse(&mut one, &asker.question(ip(1))), Arrived::Nothing);
@@ -212,7 +212,7 @@ fn an_address_is_probed_before_it_is_used() {
     // From then on it defends it, and a claim changes nothing.
     assert!(matches!(parse(&mut one, &same.probe(ip(1))), Arrived::Answer(_)));
     assert_eq!(parse(&mut one, &answer), Arrived::Nothing);
-    // A probe with an option, or to somebody else's group, is none (RFC 4861 section 7.1.1).
+    // A probe with an option, or to another group, is none (RFC 4861 section 7.1.1).
     let odd = changed(&probe, |frame| frame.extend_from_slice(&[1, 1, 2, 0, 0, 0, 0, 9]));
     let from_other = |bytes: &[u8]| [&bytes[..11], &[9], &bytes[12..]].concat();
     assert_eq!(parse(&mut one, &from_other(&odd)), Arrived::Nothing);
@@ -248,7 +248,7 @@ fn a_packet_that_was_too_big_is_named_by_its_flow_and_number() {
     for mtu in [0, 68, 576, 1279] {
         assert_eq!(parse(&mut one, &too_big(mtu, &sent)), Arrived::Nothing, "{mtu}");
     }
-    // Cut too short, of somebody else, of another protocol, damaged.
+    // Cut too short, of another host, of another protocol, damaged.
     assert_eq!(parse(&mut one, &too_big(1280, &sent[..FRAME_OVERHEAD + 7])), Arrived::Nothing);
     let (_, others) = frame(&other, &one, &[7; 1200]);
     assert_eq!(parse(&mut one, &too_big(1280, &others)), Arrived::Nothing);
