@@ -1,4 +1,4 @@
-//! How somebody who is about to sleep is not forgotten.
+//! How a thread that is about to sleep is not forgotten.
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -59,7 +59,7 @@ impl<F: AlarmFlag> Alarm<F> {
         F::fence(Ordering::SeqCst);
     }
 
-    /// Whether somebody is to be woken now that something was published. True once for each arming.
+    /// Whether a thread is to be woken now that something was published. True once for each arming.
     #[inline]
     #[must_use = "who has armed it sleeps until it is woken"]
     pub fn take(&self) -> bool {

@@ -22,8 +22,8 @@ pub use alarm::{Alarm, AlarmFlag};
 pub use held::Entered;
 pub use rank::Rank;
 
-/// A sequentially consistent fence for who has just let go of a [`Mutex`]: what it did before is seen by others before
-/// it looks at anything after. What an x86 does to let go, an exchange, is such a fence already.
+/// A sequentially consistent fence for a thread that has just released a [`Mutex`]: others see what it did before,
+/// before it reads anything after. What an x86 does to release one, an exchange, is such a fence already.
 #[inline]
 pub fn fence_behind_lock() {
     if cfg!(target_arch = "x86_64") {
@@ -41,7 +41,7 @@ pub struct Mutex<T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// One that nobody holds.
+    /// One that no thread holds.
     #[cfg_attr(not(debug_assertions), allow(unused_variables, reason = "only debug builds keep the rank"))]
     pub const fn new(rank: Rank, value: T) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { inner: self.inner.lock(), _entered: entered }
     }
 
-    /// Takes the lock if nobody holds it. That can't block, so it is right in any order; what is taken after it is
+    /// Takes the lock if no thread holds it. That can't block, so it is right in any order; what is taken after it is
     /// checked.
     #[inline]
     #[track_caller]
@@ -80,7 +80,7 @@ impl<T: ?Sized> Mutex<T> {
         Some(MutexGuard { inner, _entered: entered })
     }
 
-    /// Whether somebody holds it.
+    /// Whether a thread holds it.
     #[inline]
     pub fn is_locked(&self) -> bool {
         self.inner.is_locked()
@@ -100,7 +100,7 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// Lets go of it, for whoever has waited longest.
+    /// Hands it to the thread that has waited longest.
     #[inline]
     pub fn unlock_fair(this: Self) {
         parking_lot::MutexGuard::unlock_fair(this.inner);
@@ -132,7 +132,7 @@ pub struct RwLock<T: ?Sized> {
 }
 
 impl<T> RwLock<T> {
-    /// One that nobody holds.
+    /// One that no thread holds.
     #[cfg_attr(not(debug_assertions), allow(unused_variables, reason = "only debug builds keep the rank"))]
     pub const fn new(rank: Rank, value: T) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until nobody writes, and reads.
+    /// Waits until no thread writes, and reads.
     ///
     /// # Panics
     /// In debug builds, when the thread holds a lock that comes after this one, or this one.
@@ -158,7 +158,7 @@ impl<T: ?Sized> RwLock<T> {
         RwLockReadGuard { inner: self.inner.read(), _entered: entered }
     }
 
-    /// Waits until nobody reads or writes, and writes.
+    /// Waits until no thread reads or writes, and writes.
     ///
     /// # Panics
     /// As [`RwLock::read`].

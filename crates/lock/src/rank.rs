@@ -74,7 +74,7 @@ pub enum Rank {
     MultiReceives,
     /// Provider: who counts what peers do to a domain's memory.
     RemoteCounters,
-    /// Provider: peers whose addresses were asked for before.
+    /// Provider: peers whose addresses were requested before.
     KnownPeers,
     /// Provider: the entries of an address vector.
     AddressVector,

@@ -2,7 +2,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 
-/// What a thread is told that takes a lock against the order.
+/// The panic of a thread that takes a lock against the order.
 fn refused<R>(take: impl FnOnce() -> R) -> String {
     let panic = catch_unwind(AssertUnwindSafe(|| drop(take()))).expect_err("it must panic");
     *panic.downcast::<String>().expect("a message")

@@ -63,7 +63,7 @@ impl Queue {
         Arc::new(Self { come: AtomicUsize::new(0), alarm: Alarm::new(Flag(AtomicBool::new(false))), signal })
     }
 
-    /// A counter is raised with one atomic operation, by whoever brings something.
+    /// A counter is raised with one atomic operation, by each thread that brings something.
     fn bring(&self) {
         self.come.fetch_add(1, Ordering::Release);
         self.ring();

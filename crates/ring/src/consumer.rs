@@ -5,7 +5,7 @@ use crate::{BROKEN, Capacity, END, POSITION, Spans, Violation, Word, Words};
 /// What comes behind the bytes that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Nobody knows yet.
+    /// Not known yet.
     Open,
     /// Nothing.
     End,
@@ -32,7 +32,7 @@ pub struct Consumer<W> {
     capacity: Capacity,
     /// The next byte to read. Never read back from the shared word.
     consumed: u64,
-    /// Up to where the other side has been told.
+    /// The position of which the other side was notified last.
     told: u64,
     /// The last position of the other side that was found good.
     produced: u64,
@@ -100,7 +100,7 @@ impl<W: Words> Consumer<W> {
     /// Where the next `bytes` bytes are. The other side can still change them: copy them, then judge the copy.
     ///
     /// # Panics
-    /// There are not so many.
+    /// There are fewer.
     #[inline]
     #[must_use]
     pub fn spans(&self, bytes: usize) -> Spans {
@@ -111,7 +111,7 @@ impl<W: Words> Consumer<W> {
     /// The next `bytes` bytes are copied: the other side may write over them. Returns whether it is to be woken.
     ///
     /// # Panics
-    /// There were not so many.
+    /// There were fewer.
     #[inline]
     #[must_use = "the other side may sleep"]
     pub fn consume(&mut self, bytes: usize) -> bool {
@@ -119,11 +119,12 @@ impl<W: Words> Consumer<W> {
         self.tell()
     }
 
-    /// As [`Consumer::consume`], but the other side hears of it only when an eighth of the ring was read: telling costs
-    /// a fence, and the other side a miss. [`Consumer::settle`] must come before [`Consumer::sleep`].
+    /// As [`Consumer::consume`], but the other side is notified only when an eighth of the ring was read: a
+    /// notification costs a fence, and the other side a miss. [`Consumer::settle`] must come before
+    /// [`Consumer::sleep`].
     ///
     /// # Panics
-    /// There were not so many.
+    /// There were fewer.
     #[inline]
     #[must_use = "the other side may sleep"]
     pub fn consume_quietly(&mut self, bytes: usize) -> bool {

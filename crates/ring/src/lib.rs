@@ -5,16 +5,17 @@
 //! mapped memory, in virtual time and under a model checker.
 //!
 //! **What the other side can do.** All shared words are the other side's to scribble on at any time. Each end keeps its
-//! own position to itself and never reads it back. What it is told is read once, copied and judged: a position that
-//! goes back, or beyond what the ring holds, is a [`Violation`], after which the ring is to be given up. The bytes
-//! between two good positions may still change while they are read; so they are copied out, and judged there.
+//! own position to itself and never reads it back. What the other side says is read once, copied and checked: a
+//! position that goes back, or beyond what the ring holds, is a [`Violation`], after which the ring is to be given up.
+//! The bytes between two good positions may still change while they are read; so they are copied out, and checked
+//! there.
 //!
-//! **Sleep and wake.** Who finds nothing to do says at which position it wants to be woken ([`Consumer::sleep`],
-//! [`Producer::sleep`]), and looks once more; who moves a position looks whether it has reached the other's mark.
-//! Between the store and the look stands a full fence on both sides, so that one of the two sees the other. Who finds
-//! that it has to wake somebody takes the mark away *before* it signals: a mark that is set at the same time may be
-//! taken away with it, and then the signal comes after. Hence the rule for who holds the signal: old signals are
-//! drained before [`Consumer::sleep`], none between it and the wait.
+//! **Sleep and wake.** An end that finds nothing to do says at which position it wants to be woken
+//! ([`Consumer::sleep`], [`Producer::sleep`]), and checks once more; an end that moves a position checks whether it has
+//! reached the other's mark. Between the store and the check is a full fence on both sides, so that one of the two sees
+//! the other. An end that finds that it has to wake the other takes the mark away *before* it signals: a mark that is
+//! set at the same time may be taken away with it, and then the signal comes after. Hence the rule for the holder of
+//! the signal: old signals are drained before [`Consumer::sleep`], none between it and the wait.
 #![forbid(unsafe_code)]
 
 mod block;

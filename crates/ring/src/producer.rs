@@ -71,7 +71,7 @@ impl<W: Words> Producer<W> {
     /// Where the next `bytes` bytes go.
     ///
     /// # Panics
-    /// There are not so many free: [`Producer::room`] was not asked.
+    /// Fewer are free: [`Producer::room`] was not called.
     #[inline]
     #[must_use]
     pub fn spans(&self, bytes: usize) -> Spans {
@@ -82,7 +82,7 @@ impl<W: Words> Producer<W> {
     /// The next `bytes` bytes are written: the other side may read them. Returns whether it is to be woken.
     ///
     /// # Panics
-    /// There were not so many free.
+    /// Fewer were free.
     #[inline]
     #[must_use = "the other side may sleep"]
     pub fn publish(&mut self, bytes: usize) -> bool {
@@ -124,14 +124,14 @@ impl<W: Words> Producer<W> {
         due
     }
 
-    /// Asks to be woken when `least` bytes fit (at least 1, at most [`Capacity::half`]). Returns whether there is
-    /// something to wait for; if not, so many fit already.
+    /// Requests to be woken when `least` bytes fit (at least 1, at most [`Capacity::half`]). Returns whether there is
+    /// something to wait for; if not, this many fit already.
     ///
     /// # Errors
     /// As [`Producer::room`].
     pub fn sleep(&mut self, least: usize) -> Result<bool, Violation> {
         let least = least.clamp(1, self.capacity.half());
-        // Where the other side is when so many fit. It is ahead of all that is known, unless they fit now.
+        // Where the other side is when this many fit. It is ahead of all that is known, unless they fit now.
         self.await_position((self.produced + least as u64).saturating_sub(self.capacity.wide()))
     }
 

@@ -92,7 +92,7 @@ fn produce(memory: &Arc<Memory>, blocks: u8, cells: usize) {
         }
         let start = producer.spans(length).0[0].offset / CELL;
         for cell in start..start + cells {
-            // SAFETY: loom checks that nobody else touches it.
+            // SAFETY: loom checks that no other thread touches it.
             memory.data[cell].with_mut(|byte| unsafe { *byte = number });
         }
         if producer.publish(length) {
@@ -114,7 +114,7 @@ fn consume(memory: &Arc<Memory>, blocks: u8, cells: usize) {
         if available.bytes >= length {
             let start = consumer.spans(length).0[0].offset / CELL;
             for cell in start..start + cells {
-                // SAFETY: loom checks that nobody writes it.
+                // SAFETY: loom checks that no thread writes it.
                 memory.data[cell].with(|byte| assert_eq!(unsafe { *byte }, expected));
             }
             expected += 1;
