@@ -23,7 +23,7 @@ const REGION: usize = 8192;
 const FILL: u8 = 0x33;
 const RECEIVES: u64 = 6;
 const SENDS: u64 = 5;
-/// Segments of one script; what follows is not looked at.
+/// Segments of one script; what follows is ignored.
 const MOST_SEGMENTS: usize = 40;
 
 /// Lets a peer send the segments that `bytes` describe to a NIC with everything under way that there is.

@@ -43,7 +43,7 @@ enum Watched {
 }
 
 impl<T> SimulatedNetwork<T> {
-    /// The network of a host with these addresses; with none, it has whatever address it is asked to have.
+    /// The network of a host with these addresses; with none, it has any address that is requested.
     pub(crate) fn new(world: World, registry: Registry, addresses: &[IpAddr]) -> Self {
         let host = world.lock().packets.add_host(addresses);
         Self { world, registry, host, armed: BTreeMap::new(), tag: PhantomData }

@@ -10,7 +10,7 @@ use weft_base::{Ecn, Hint, HintKind, PortError, Quote, Random, Time};
 use weft_emulate::{Admission, Chance, Delayed, Link, Loss, Mtu, Packet, Queue, Settings, Statistics};
 use weft_scenario::{Direction, Scenario};
 
-/// Hints that wait to be asked for. More are forgotten, as an operating system does.
+/// Hints that wait to be taken. More are forgotten, as an operating system does.
 const HINTS: usize = 32;
 /// Bytes of a receive buffer that a packet takes beside its payload.
 const PACKET_OVERHEAD: u32 = 512;
@@ -22,13 +22,13 @@ pub struct PacketBehaviour {
     /// makes differences.
     pub links: Settings,
     /// Bytes of the largest packet that a host's own interface takes, headers of IP and UDP included. A send of more
-    /// is told.
+    /// gets an error.
     pub interface_mtu: u32,
     /// How often a send takes fewer datagrams than it is given, but at least one.
     pub takes_fewer: Chance,
     /// How often a received datagram is merged with the one before it, where both allow that.
     pub merges: Chance,
-    /// Whether hosts say so when nobody has a port.
+    /// Whether hosts answer with an error when no program has a port.
     pub refuses: bool,
     /// Bytes of the receive buffer of a port that asks for nothing.
     pub receive_buffer: u32,
@@ -68,7 +68,7 @@ impl PacketBehaviour {
         let loss = match random.below(3) {
             0 => Loss::None,
             1 => Loss::Independent(share),
-            // Short ones: they last for so many packets, however seldom those are sent.
+            // Short ones: they last for a number of packets, however seldom those are sent.
             _ => Loss::bursts(Chance::per_million(random.below(50_000) as u32), 2 + random.below(2) as u32),
         };
         let rate_bits_per_s = random.one_in(3).then(|| 10_000_000 + random.below(1_000_000_000));
@@ -141,9 +141,9 @@ impl Bound {
 pub(crate) struct Packets {
     pub(crate) behaviour: PacketBehaviour,
     pub(crate) random: Random,
-    /// The addresses of each host. One without any has whatever address it is asked to have.
+    /// The addresses of each host. One without any has any address that is requested.
     hosts: Vec<Vec<IpAddr>>,
-    /// Addresses that a host had and has no more: nobody answers there, not even that nobody listens.
+    /// Addresses that a host had and has no more: nothing answers there, not even with an error.
     left: Vec<IpAddr>,
     ports: BTreeMap<u64, Bound>,
     next_port: u64,
@@ -153,10 +153,10 @@ pub(crate) struct Packets {
     /// Partitions of all hosts' links between two addresses.
     cuts: Vec<((IpAddr, IpAddr), Range<Time>)>,
     links: BTreeMap<Way, Link<Route>>,
-    /// What is said to whom, by when it is heard.
+    /// Hints for ports, by the time at which they arrive.
     hints: BTreeMap<(Time, u64), (usize, SocketAddr, Hint)>,
     next_hint: u64,
-    /// Nothing arrives, and nothing is heard, before.
+    /// Nothing arrives, hints included, before.
     earliest: Time,
 }
 
@@ -202,7 +202,7 @@ impl Packets {
         self.hosts[host].is_empty() || self.hosts[host].contains(&ip)
     }
 
-    /// What a host sends from that was told nothing else.
+    /// The address from which a host sends unless another is given.
     pub(crate) fn source(&self, host: usize, to: IpAddr) -> IpAddr {
         let same_family = |ip: &&IpAddr| ip.is_ipv4() == to.is_ipv4();
         self.hosts[host].iter().find(same_family).copied().unwrap_or(to)
@@ -231,7 +231,7 @@ impl Packets {
         self.ports.get_mut(&port).expect("a port is bound until it is dropped")
     }
 
-    /// Whether something waits at the port. One that is gone is never heard of again.
+    /// Whether something waits at the port. One that is gone is never reported again.
     pub(crate) fn is_readable(&self, port: u64) -> bool {
         self.ports.get(&port).is_some_and(|bound| !bound.arrived.is_empty() || !bound.hints.is_empty())
     }
@@ -288,7 +288,7 @@ impl Packets {
         self.earliest = self.earliest.min(heard);
     }
 
-    /// Somebody says this to every port.
+    /// A forged hint goes to every port.
     pub(crate) fn forge_hint(&mut self, hint: Hint) {
         for port in self.ports.values_mut().filter(|port| port.hints.len() < HINTS) {
             port.hints.push_back(hint);
@@ -322,7 +322,7 @@ impl Packets {
             self.port(port).take(packet);
         } else if self.behaviour.refuses && !self.left.contains(&packet.tag.to.ip()) {
             let (route, quote) = (packet.tag, Quote::of(&packet.bytes));
-            // The answer takes the way back, if that is open, and is never lost there: nobody counts on it.
+            // The answer takes the path back, if that is open, and is never lost there: no test counts on that.
             let (delay, is_cut) = self.way_back(route, at);
             if !is_cut {
                 self.tell(route, Some(route.to.ip()), (HintKind::Refused, quote), at + delay);
@@ -354,7 +354,7 @@ impl Packets {
         self.links.iter().filter_map(|(way, link)| Some((link.next_time()?, *way))).min()
     }
 
-    /// When something arrives that has not yet, or is heard.
+    /// When the next packet or hint arrives that has not yet.
     pub(crate) fn next_time(&self) -> Option<Time> {
         Some(self.earliest).filter(|at| *at < NEVER)
     }

@@ -31,7 +31,7 @@ pub struct PairOptions {
     pub passive: Offer,
     /// Depth of each work queue.
     pub depth: u32,
-    /// Networks that both ends are on, with an address on each. 0: both have whatever address is asked for.
+    /// Networks that both ends are on, with an address on each. 0: both have any address that is requested.
     pub networks: usize,
 }
 

@@ -20,7 +20,7 @@ pub struct Behaviour {
     pub capacity: usize,
     /// What [`weft_base::Port::segment_size`] says.
     pub segment_size: u32,
-    /// One byte in so many is damaged; 0: none.
+    /// One byte in this many is damaged; 0: none.
     pub damage_one_in: u64,
     /// The stream breaks after this many bytes of one direction.
     pub break_after: Option<u64>,
@@ -207,7 +207,7 @@ impl Pipe {
         matches!(self.ended, Some((_, Ended::Reset)))
     }
 
-    /// Whether there are so many bytes, or all that can come.
+    /// Whether there are `least` bytes, or all that can come.
     pub(crate) fn is_readable(&self, least: u32, now: Time, behaviour: &Behaviour) -> bool {
         let here: usize = self.chunks.iter().take_while(|chunk| chunk.at <= now).map(|chunk| chunk.bytes.len()).sum();
         let over = self.ended.is_some_and(|(at, _)| at <= now);

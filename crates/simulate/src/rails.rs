@@ -21,13 +21,13 @@ pub(crate) fn address(host: usize, network: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, network as u8, 1 + host as u8).into()
 }
 
-/// The addresses of a host that is on so many networks.
+/// The addresses of a host that is on this many networks.
 pub(crate) fn addresses(host: usize, networks: usize) -> Vec<IpAddr> {
     (0..networks).map(|network| address(host, network)).collect()
 }
 
-/// Lays so many networks between so many hosts: unlike ones, which are cut at random, in one direction or both. Nothing
-/// passes from one network to another where the seed says so.
+/// Lays `networks` networks between `hosts` hosts: unlike ones, which are cut at random, in one direction or both.
+/// Nothing passes from one network to another where the seed says so.
 pub(crate) fn lay(world: &World, hosts: usize, networks: usize, behaviour: &PacketBehaviour, seed: u64) {
     let mut random = Random::new(seed ^ 0x7261_696c);
     let (joined, always) = (random.one_in(2), Time::ZERO..Time::from_nanos(u64::MAX));

@@ -58,7 +58,7 @@ impl RawPeer {
     /// A stream to `address`, on which nothing has been said.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// No acceptor listens there.
     pub fn connect(world: &World, address: SocketAddr) -> Result<Self, PortError> {
         let mut port = network(world).connect(address, PortOptions::default())?;
         port.poll_connected()?;

@@ -1,8 +1,8 @@
 //! Streams through memory that both ends share: a `weft-ring` each way, as `weft-driver` has them, in virtual time, and
 //! an other side that scribbles.
 //!
-//! What an end does to the ring is there at once. What takes time is the signal that ends a sleep, and one that is lost
-//! is seen: nobody looks at a port that sleeps.
+//! What an end does to the ring is there at once. What takes time is the signal that ends a sleep, and a lost signal
+//! shows: no thread polls a port that sleeps.
 
 use core::mem;
 use core::time::Duration;
@@ -30,10 +30,10 @@ pub struct RingBehaviour {
     pub capacity: u32,
     /// A signal takes between nothing and this long.
     pub signal_delay: Duration,
-    /// One side of each stream scribbles in what both share: before one in so many looks of the other. It dies after a
-    /// while. 0: neither does.
+    /// One side of each stream scribbles in what both share: before one in this many polls of the other. It dies after
+    /// a while. 0: neither does.
     pub scribbles_one_in: u64,
-    /// One signal in so many is lost, which the checkers must see. 0: none.
+    /// One signal in this many is lost, which the checkers must see. 0: none.
     pub loses_one_in: u64,
     /// Who listens can't take the memory, and says so after this time.
     pub declines_after: Option<Duration>,
@@ -227,7 +227,7 @@ impl RingPort {
         }
     }
 
-    /// A connect to where nobody shares memory.
+    /// A connect to an address where no host shares memory.
     pub(crate) fn refused(world: World, registry: Registry, line: Line, ends: (SocketAddr, SocketAddr)) -> Self {
         let mut port = Self::new(world, registry, line, 0, ends);
         port.broken = Some(PortError::NotShared);
@@ -290,7 +290,7 @@ impl RingPort {
 
     fn look(&mut self) -> Result<(usize, Rest), PortError> {
         let mut found = self.look_once()?;
-        // Each look in vain is followed by one at the socket: time may not pass by itself until the next.
+        // Each empty poll is followed by one of the socket: time may not pass by itself until the next.
         if found == (0, Rest::Open) {
             self.drain();
         }
@@ -515,7 +515,7 @@ impl Lending for RingPort {
             let start = bytes.len();
             bytes.resize(start + *length as usize, 0);
             let copied = registry.copy_out(&slice.part(0, *length), &mut bytes[start..], &mut NoDigest);
-            // Its owner lets go of it only after it has come back, or was revoked; unless somebody lies about that.
+            // Its owner releases it only after it has come back, or was revoked; unless a side scribbles.
             let is_honest = self.line.socket().behaviour.scribbles_one_in == 0;
             assert!(copied.is_ok() || !is_honest, "what is lent is there");
         }

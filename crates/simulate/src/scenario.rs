@@ -166,7 +166,7 @@ impl Scenario {
             over || sides.iter().all(Side::is_done)
         });
         if !finished && self.behaviour.damage_one_in > 0 {
-            // A length that was damaged can say more than anybody sends any more. Then the end comes from outside.
+            // A damaged length can say more than any side still sends. Then the end comes from outside.
             world.break_streams();
             finished = pair.run(LIMIT, || ends.iter().all(|end| end.queue_pair.state().has_ended()));
         }

@@ -20,7 +20,7 @@ use crate::world::World;
 
 const REGION: usize = 40_000;
 const FILL: u8 = 0x5a;
-/// Operations of one sequence; what follows is not looked at.
+/// Operations of one sequence; what follows is ignored.
 const MOST_OPERATIONS: usize = 200;
 
 /// What a sequence has come to.

@@ -103,7 +103,7 @@ impl StreamScenario {
         Run::new(self, far.flow(), clock())?.finish_to(far, clock)
     }
 
-    /// How the link treats what has so many bytes of headers: forth, or back.
+    /// How the link treats what has this many bytes of headers: forth, or back.
     pub(crate) fn link(&self, back: bool, header_bytes: u32) -> LinkSettings {
         LinkSettings {
             delay: self.delay,
@@ -217,7 +217,7 @@ fn flow(forth: bool) -> Flow {
     Flow { local: ends[usize::from(!forth)], remote: ends[usize::from(forth)] }
 }
 
-/// Of sorted times that of which so many in a hundred are shorter.
+/// The percentile of sorted times: `percent` in a hundred are shorter.
 pub(crate) fn share(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }

@@ -18,7 +18,7 @@ use crate::world::World;
 /// Bytes of a Write, and Writes under way at most.
 const WRITE: u32 = 16 << 10;
 const WINDOW: u32 = 128;
-/// A link's queue holds so many bytes at least, beside what a round trip takes.
+/// A link's queue holds at least this many bytes, beside what a round trip takes.
 const LEAST_QUEUE: u64 = 30_000;
 
 /// What to run.
@@ -78,7 +78,7 @@ impl EdgeReport {
         self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Of a thousand bits that so many links of this rate carry, those that are payload in place.
+    /// Of a thousand bits that `rails` links of this rate carry, those that are payload in place.
     #[must_use]
     pub fn per_mille(&self, rails: usize, rate: u64) -> u64 {
         let carried = u128::from(rate) * rails as u128 * self.elapsed.as_nanos();
@@ -111,7 +111,7 @@ impl EdgeScenario {
         }
     }
 
-    /// Writes as long as it is told, and counts what is in place.
+    /// Writes until its time is over, and counts what is in place.
     ///
     /// # Errors
     /// No connection, or one that ends: a bug, with what was seen.

@@ -17,10 +17,10 @@ use crate::pipe::{Behaviour, Ended, Pipe};
 use crate::ring::{Line, RingBehaviour};
 use crate::shuffle::{Disorder, ShuffleFault};
 
-/// A NIC with busy connections looks at its listeners only once in so many turns.
+/// A NIC with busy connections polls its listeners only once in this many turns.
 const TURNS_IN_VAIN: u32 = 32;
 
-/// Sleeps in a row from which nobody has woken, before time passes.
+/// Sleeps in a row from which no NIC has woken, before time passes.
 const SLEEPS_IN_VAIN: u32 = 4;
 
 /// A NIC in a simulated world, whose streams have the lower layer of this tag.
@@ -142,7 +142,8 @@ impl World {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A NIC in this world that speaks iWARP. It has no thread: [`World::run`] runs it, whoever would do so otherwise.
+    /// A NIC in this world that speaks iWARP. It has no thread: [`World::run`] runs it in place of its callers and
+    /// threads.
     ///
     /// # Panics
     /// When the settings don't go together.
@@ -151,8 +152,8 @@ impl World {
         self.nic_at(settings, &[])
     }
 
-    /// A NIC in this world, on a host with these addresses, as [`World::nic`] otherwise. A host without any has
-    /// whatever address it is asked to have.
+    /// A NIC in this world, on a host with these addresses, as [`World::nic`] otherwise. A host without any has any
+    /// address that is requested.
     ///
     /// # Panics
     /// As [`World::nic`].
@@ -251,7 +252,7 @@ impl World {
         self.lock().packets.cut(from, to, &span);
     }
 
-    /// Somebody who can guess all addresses and port numbers says this to every datagram port.
+    /// Sends this hint to every datagram port, as an attacker that can guess all addresses and port numbers.
     pub fn forge_hint(&self, hint: Hint) {
         self.lock().packets.forge_hint(hint);
     }
@@ -342,8 +343,8 @@ impl World {
                 }
             }
             let Some(next) = self.next_event(nics).filter(|next| *next <= end) else {
-                // A turn that places the last bytes of a write may say that it did nothing for this side. `done`
-                // looks at memory, and posts more when it has seen them.
+                // A turn that places the last bytes of a write may say that it did nothing for this side. `done` checks
+                // memory, and posts more when it has seen them.
                 if !is_last_look {
                     is_last_look = true;
                     continue;

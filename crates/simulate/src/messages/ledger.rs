@@ -1,4 +1,4 @@
-//! What was asked for, what has come of it, and what may.
+//! What was requested, what has come of it, and what may.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use super::party::{Name, Party, SLOT};
 use super::{Arrivals, MessageBreak, MessageReport};
 use crate::network::Tag;
 
-/// Messages up to so many bytes may be injected.
+/// Messages of at most this many bytes may be injected.
 const INJECTED: u64 = 300;
 
 /// The bytes of a message: its number, as far as there is room, and then what follows from it.
@@ -50,7 +50,7 @@ pub(super) struct Posted {
     matching: Option<Match>,
     many: bool,
     room: usize,
-    /// Messages in it: which ones they are is looked at when the buffer is back.
+    /// Messages in it: which ones they are is checked when the buffer is back.
     got: Vec<Got>,
 }
 
@@ -128,7 +128,7 @@ impl Kind {
     }
 }
 
-/// Something that was asked of an endpoint.
+/// A request to an endpoint.
 pub(super) struct Request {
     pub(super) at: usize,
     kind: Kind,
@@ -143,7 +143,7 @@ type SlotName = (Name, Name, usize);
 struct Slot {
     bytes: Vec<u8>,
     is_busy: bool,
-    /// Something with it has failed: nobody knows what stands there.
+    /// Something with it has failed: its content is unknown.
     is_lost: bool,
     /// Of each byte, whether its last write had only left when it completed, and nothing has shown since that it came.
     /// If its connection broke, it was lost without a word.
@@ -176,7 +176,7 @@ impl Slot {
     }
 }
 
-/// Everything that was asked for.
+/// Everything that was requested.
 pub(super) struct Ledger {
     pub(super) requests: BTreeMap<u64, Request>,
     pub(super) messages: Vec<Message>,
@@ -216,7 +216,7 @@ impl Ledger {
         }
     }
 
-    // --- what is asked for
+    // --- what is requested
 
     /// The context of the next request: later ones are greater.
     pub(super) const fn next_context(&mut self) -> u64 {
@@ -492,7 +492,7 @@ impl Ledger {
                 let bytes = event.buffer.as_deref().ok_or("no result has come")?;
                 slot.compare(&done.place, bytes, before, "something else stood there before")?;
             }
-            // What it has made of bytes that nobody knows nobody knows.
+            // What it has made of unknown bytes is unknown.
             Act::Atomic { before: None } => {
                 let rests_on_unsure = slot.unsure[done.place.clone()].contains(&true);
                 slot.unsure[done.place.clone()].fill(rests_on_unsure);
@@ -520,7 +520,7 @@ impl Ledger {
             return Err(format!("a write that nobody has done: {event:?}"));
         };
         let from = event.peer.and_then(|peer| party.who(peer));
-        // Where no byte goes no STag is looked at (RFC 5041 section 5.2): who is there now takes it.
+        // Where no byte goes no STag is checked (RFC 5041 section 5.2): the endpoint that is there now takes it.
         let is_here = if done.place.is_empty() { done.target.0 == party.name.0 } else { done.target == party.name };
         if !is_here || from.is_some_and(|from| from != done.writer.0) || done.reported {
             return Err(format!("a write that was not done here, or is reported twice: {event:?}"));

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(150);
 /// After so long without a word from its peer each connection has asked whether it is there, and has had its answer:
 /// Edge asks after 30 s, and believes refusals after 2 s of them.
 const KEEP_ALIVE: Duration = Duration::from_secs(40);
-/// How long what is on its way gets to arrive, and connections that nobody needs to be closed.
+/// The time in which what is in flight arrives, and unneeded connections close.
 const IDLE: Duration = Duration::from_millis(50);
 /// How long the ends of connections get to show everywhere.
 const SETTLE: Duration = Duration::from_secs(5);

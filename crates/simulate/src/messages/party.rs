@@ -67,7 +67,7 @@ impl Habits {
         }
     }
 
-    /// How an address is told to an endpoint.
+    /// An address as it is given to an endpoint.
     pub(super) fn address(&self, address: &Address) -> Address {
         Address { id: if self.by_name { address.id } else { 0 }, ..address.clone() }
     }
@@ -92,7 +92,7 @@ impl Habits {
     }
 }
 
-/// Completions that were not looked at.
+/// Completions that were not checked.
 #[derive(Default)]
 struct Inbox(Mutex<Vec<Event>>);
 

@@ -219,7 +219,7 @@ impl<T: Tag> Run<T> {
         self.world.set_behaviour(behaviour);
     }
 
-    /// Closes an endpoint, now or after a while of which nobody is there, and opens it again under the same address.
+    /// Closes an endpoint, and opens it again under the same address, at once or after a while without one.
     fn reopen(&mut self, at: usize) -> Result<(), String> {
         let (number, generation) = self.parties[at].name;
         if generation + 1 >= GENERATIONS {

@@ -76,15 +76,15 @@ pub struct Disorder {
     pub window: usize,
     /// Bytes of a segment, at most.
     pub max_ulpdu: u32,
-    /// One segment in so many comes late; 0: none.
+    /// One segment in this many comes late; 0: none.
     pub late_one_in: u64,
-    /// By so much, at most.
+    /// By at most this long.
     pub latest: Duration,
-    /// One in so many comes twice.
+    /// One in this many comes twice.
     pub doubled_one_in: u64,
-    /// One in so many does not come.
+    /// One in this many does not come.
     pub lost_one_in: u64,
-    /// One in so many comes in two parts.
+    /// One in this many comes in two parts.
     pub cut_one_in: u64,
     /// Segments are handed up at multiples of this time only, all that have come by then.
     pub batch: Duration,
@@ -352,7 +352,7 @@ impl Segments<()> for Shuffled {
     fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, ()>) -> Result<Sent, SendError> {
         let mut progress = self.take_for(above, io)?;
         if self.wire.is_over && self.receiver.discards && !self.sender.is_empty() {
-            // Nobody is left to acknowledge it.
+            // No side is left to acknowledge it.
             return Err(PortError::Reset.into());
         }
         loop {

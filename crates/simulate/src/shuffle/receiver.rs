@@ -22,7 +22,7 @@ struct Held {
     due: Time,
     start: u64,
     ulpdu: Vec<u8>,
-    /// How often it was offered in vain.
+    /// How often it was offered and refused.
     tries: u32,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Receiver {
     pub(super) next: u64,
     /// Ranges behind it that are.
     placed: BTreeMap<u64, u64>,
-    /// The other end is to be told how far that is.
+    /// The other end is to be notified of how far that is.
     pub(super) acknowledgement_due: bool,
     /// Where the last segment ends, once the other end has said so.
     pub(super) close_at: Option<u64>,

@@ -10,7 +10,7 @@ use weft_wire::terminate::TerminateCode;
 
 use super::{Disorder, span};
 
-/// The patience grows to at most so many times what it begins with.
+/// The patience grows to at most this many times its initial value.
 const MOST_PATIENCE: u32 = 16;
 
 /// A segment that was not acknowledged.

@@ -233,7 +233,7 @@ fn all_sends_complete_with_few_receives() {
     }
 }
 
-/// Receives of a shared queue are for whoever sends: connections that say nothing hold none of them back.
+/// Receives of a shared queue are for any connection that sends: connections that say nothing hold none of them back.
 #[test]
 fn a_shared_queue_serves_those_that_send() {
     for transport in CARRIERS {

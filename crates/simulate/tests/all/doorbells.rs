@@ -51,8 +51,8 @@ fn short_requests_wait_for_each_other_while_others_are_under_way() {
     assert!(together * 2 < alone, "{together} packets with batches, {alone} without");
 }
 
-/// No receipt is asked for requests that are not signaled, so they are under way until more is posted, and bring no
-/// turn: one that is posted behind them goes out at once. Behind a signaled one it waits.
+/// Requests that are not signaled request no receipt, so they are in flight until more is posted, and bring no turn:
+/// one that is posted behind them is sent at once. Behind a signaled one it waits.
 #[test]
 fn what_ends_only_when_more_is_posted_keeps_no_request_waiting() {
     let world = World::new(4, Behaviour::default());

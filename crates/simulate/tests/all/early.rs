@@ -12,7 +12,7 @@ const FPDUS: u32 = 2000;
 const DELAY: Duration = Duration::from_micros(500);
 const MARKERS: Option<MarkerSpacing> = Some(MarkerSpacing::Standard);
 
-/// What the network does: one segment in so many, 0 for none.
+/// What the network does: one segment in this many, 0 for none.
 #[derive(Clone, Copy, Default)]
 struct Faults {
     late: u64,

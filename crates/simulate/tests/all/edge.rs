@@ -10,7 +10,7 @@
 //! | `weft-edge` acknowledges segments that were not placed | 2 | 5 | 23 | 2 |
 //! | `weft-rdmap` takes what has come before for new | 2 | 5 | 5 | 48 (without faults 5 as well) |
 //! | the payload's CRC is not checked | 2 | 5 | 22 | 2 |
-//! | a stream of Edge is not asked for writes in their order | | | | 0 |
+//! | a stream of Edge is not required to keep writes in their order | | | | 0 |
 //!
 //! And rails that other engines serve, where such an engine takes damaged payload for good: 9.
 

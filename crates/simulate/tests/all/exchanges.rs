@@ -87,7 +87,7 @@ fn long_messages_go_both_ways_at_once() {
     assert!(apart < 150_000, "one side has sent {apart} bytes more than the other");
 }
 
-/// Nobody waits for an acknowledgement that nobody has asked for: it may take a millisecond.
+/// No request waits for an unrequested acknowledgement: it may take a millisecond.
 #[test]
 fn long_messages_take_no_longer_than_they_have_to() {
     [1500, 9000, 65_535].into_iter().for_each(take_turns);

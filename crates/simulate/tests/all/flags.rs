@@ -141,7 +141,7 @@ fn over_edge_writes_are_seen_in_their_order() {
     }
 }
 
-/// Whoever registers a buffer twice may write to it by either STag.
+/// An application that registers a buffer twice may write to it by either STag.
 #[test]
 fn over_edge_writes_by_two_stags_of_one_buffer_are_seen_in_their_order() {
     for seed in seeds(30) {
@@ -150,7 +150,7 @@ fn over_edge_writes_by_two_stags_of_one_buffer_are_seen_in_their_order() {
     }
 }
 
-/// Where the stream is not asked for that, as [`Shuffle`] does not, it shows.
+/// Where that is not required of the stream, as [`Shuffle`] does not, it shows.
 #[test]
 fn where_it_is_not_asked_for_it_shows() {
     assert!((0..10).any(|seed| run::<Shuffle>(seed, Setting::default()).is_err()));

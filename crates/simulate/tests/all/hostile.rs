@@ -170,8 +170,7 @@ fn a_large_frame_with_a_bad_crc_delivers_nothing() {
     }
 }
 
-/// It is there already when the rest of the large frame is read into its place, and its own header has not been looked
-/// at.
+/// It is there already when the rest of the large frame is read into its place, and its own header has not been parsed.
 #[test]
 fn what_comes_behind_a_large_frame_goes_to_no_region_before_its_header_is_seen() {
     const LENGTH: usize = 40_000;
@@ -349,7 +348,7 @@ fn bytes_before_the_reply_end_the_start_up() {
     assert!(peer.sees_end(&victim.nic));
 }
 
-/// The same when they come with it, and when they have come and nobody has looked: it does not depend on how the stream
+/// The same when they come with it, and when they have come and were not yet read: it does not depend on how the stream
 /// is cut.
 #[test]
 fn bytes_behind_a_request_are_refused_whenever_they_come() {
@@ -360,7 +359,7 @@ fn bytes_behind_a_request_are_refused_whenever_they_come() {
     assert!(victim.listener.next_request().unwrap().is_none(), "the application does not see it");
 }
 
-/// What is rejected because nobody has decided is told so.
+/// A call that is rejected because the application has not decided gets a rejection.
 #[test]
 fn who_was_not_decided_about_gets_a_rejection() {
     let victim = Victim::new(Settings::default(), Offer::default());

@@ -1,5 +1,5 @@
-//! A NIC's datagram port, and somebody who sends it whatever he likes: he gets no more than he sends, holds no more
-//! than is meant for callers, and those who behave are not disturbed.
+//! A NIC's datagram port, and an attacker that sends arbitrary datagrams to it: the attacker gets no more bytes than it
+//! sends, holds no more than is meant for callers, and honest callers are not disturbed.
 
 use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ const HELLO: usize = 1200;
 /// Where the NIC listens.
 const NIC: ([u8; 4], u16) = ([10, 0, 0, 1], 700);
 
-/// Somebody with a port at any address he likes.
+/// An attacker with a port at any address it likes.
 struct Attacker {
     port: SimulatedDatagramPort,
     random: Random,
@@ -131,13 +131,13 @@ fn who_behaves_is_served_and_who_does_not_gets_nothing_out_of_it() {
     assert!(requests > 1, "{requests}");
 }
 
-/// Nobody without the key comes as far as the application.
+/// No caller without the key reaches the application.
 #[test]
 fn who_has_the_key_is_served_and_nobody_else_is_even_heard() {
     assert_eq!(serve(Some(JobKey::new(b"the key of this job").unwrap())), 1);
 }
 
-/// Returns how many callers the application has heard of.
+/// Returns how many callers the application was notified of.
 fn serve(key: Option<JobKey>) -> u32 {
     const MESSAGES: u64 = 40;
     const BACKLOG: u32 = 8;
@@ -149,7 +149,7 @@ fn serve(key: Option<JobKey>) -> u32 {
     let listener = passive.nic.listen(NIC.into(), BACKLOG, options.passive).unwrap();
     let mut attacker = Attacker::new(&world, is_keyed);
     let _inbox = inbox(passive, MESSAGES);
-    // The flood is there before anybody else calls.
+    // The flood is there before any other caller.
     let mut requests = 0;
     for _ in 0..300 {
         (0..5).for_each(|_| attacker.disturb());
@@ -198,8 +198,8 @@ fn serve(key: Option<JobKey>) -> u32 {
     requests
 }
 
-/// Says this of the peer to all ports, with quotes of packets that nobody has sent: none, one that is cut off, of
-/// set-up, of a connection.
+/// Sends this hint about the peer to all ports, with quotes of packets that no host has sent: none, one that is cut
+/// off, of set-up, of a connection.
 fn forge(world: &World, peer: SocketAddr, what: HintKind) {
     let mut hello = [0; 24];
     hello[..5].copy_from_slice(&[0xc1, 0, 0, 0, 1]);
@@ -212,7 +212,7 @@ fn forge(world: &World, peer: SocketAddr, what: HintKind) {
 
 const FORGED: [HintKind; 3] = [HintKind::Refused, HintKind::Unreachable, HintKind::TooLarge(1200)];
 
-/// Whoever knows the addresses and ports alone can say what he likes of a call that has no answer yet.
+/// An attacker that knows only the addresses and ports can send any hint about a call that has no answer yet.
 #[test]
 fn a_call_is_not_failed_by_who_does_not_quote_it() {
     let world = World::new(3, Behaviour::default());
@@ -256,7 +256,7 @@ fn a_connection_does_not_hear_who_does_not_quote_it() {
     assert_eq!([&pair.active, &pair.passive].map(|end| end.queue_pair.state()), [State::Ready; 2]);
 }
 
-/// A program that accepts whoever calls, at once, each on a queue pair of its own.
+/// A program that accepts every caller, at once, each on a queue pair of its own.
 struct Welcoming<'a> {
     end: &'a End<Edge>,
     listener: weft_nic::Listener,
@@ -290,8 +290,9 @@ impl<'a> Welcoming<'a> {
     }
 }
 
-/// Thousands of hellos from addresses that are not there: the program hears of a few, none of them has a connection,
-/// and they are gone after ten seconds. Who calls meanwhile is served in the moment that it takes to show its address.
+/// Thousands of hellos from addresses that are not there: the program is notified of a few, none of them has a
+/// connection, and they are gone after ten seconds. A caller that calls meanwhile is served in the moment that it takes
+/// to validate its address.
 #[test]
 fn callers_that_never_confirm_have_no_connection_and_are_soon_gone() {
     const BACKLOG: u32 = 32;
@@ -324,7 +325,7 @@ fn callers_that_never_confirm_have_no_connection_and_are_soon_gone() {
     assert!(world.now() - begun < Duration::from_millis(100), "{:?}", world.now() - begun);
     assert_eq!((pair.active.queue_pair.state(), server.count(State::Ready)), (State::Ready, 1));
     assert_eq!(pair.passive.nic.counters().connections, 1);
-    // In good time the others are told, and others may call.
+    // In good time the others fail, and others may call.
     pair.run(Duration::from_secs(11), || false);
     assert_eq!((server.count(State::Failed), server.count(State::Ready)), (heard, 1));
     let failed = server.accepted.iter().find_map(|(_, queue_pair)| queue_pair.error()).unwrap();
@@ -333,8 +334,8 @@ fn callers_that_never_confirm_have_no_connection_and_are_soon_gone() {
     assert!(server.accepted.len() > heard + 1);
 }
 
-/// One hello that somebody has recorded, with the proof of the job key in it, said again from everywhere, is one call,
-/// and comes to nothing.
+/// One hello that an attacker has recorded, with the proof of the job key in it, sent again from everywhere, is one
+/// call, and comes to nothing.
 #[test]
 fn a_recorded_hello_is_one_call_however_often_and_from_wherever_it_is_said() {
     for key in [None, Some(JobKey::new(b"the key of this job").unwrap())] {
@@ -343,7 +344,7 @@ fn a_recorded_hello_is_one_call_however_often_and_from_wherever_it_is_said() {
         let pair = Pair::<Edge>::unconnected(&world, &options);
         let mut server = Welcoming::new(&pair.passive, 4096, &options);
         let mut attacker = Attacker::new(&world, false);
-        // A friend calls where the attacker is, and says what it would say to anybody.
+        // A friend calls where the attacker is, and says what it would say to any peer.
         let trap = SocketAddr::from(([10, 66, 0, 1], 4000));
         pair.active.nic.connect(&pair.active.queue_pair, trap, None, options.active, b"a friend").unwrap();
         let (mut buffer, mut received) = (vec![0; 1 << 20], Vec::new());
@@ -405,7 +406,7 @@ fn what_is_posted_and_closed_before_the_caller_confirms_follows_then() {
     }
 }
 
-/// What a call comes to that somebody answers in the wrong way, in words.
+/// The outcome, as text, of a call that gets a wrong answer.
 fn answered_with(key: Option<JobKey>, answer: impl Fn(&Hello<'_>) -> Message<'static>) -> String {
     let world = World::new(24, Behaviour::default());
     let options = PairOptions { settings: Settings { key, ..Settings::default() }, ..PairOptions::default() };

@@ -58,7 +58,8 @@ impl Bench {
         Self { world, nic, queue_pair, peer }
     }
 
-    /// Lets both work for a while, or until the queue pair has ended and the peer has been told. Returns why it ended.
+    /// Lets both work for a while, or until the queue pair has ended and the peer has been notified. Returns why it
+    /// ended.
     fn run(&mut self) -> Option<ConnectionError> {
         let Self { world, nic, queue_pair, peer } = self;
         world.run(&[nic], SOON, || {
@@ -78,14 +79,14 @@ impl Bench {
     }
 }
 
-/// A segment that begins with these bytes: zeros, and so many bytes of payload.
+/// A segment that begins with these bytes: zeros, and this many bytes of payload.
 fn segment(first: u8, control: u8, payload: usize) -> Vec<u8> {
     let mut ulpdu = vec![0; weft_wire::edge::frame::ddp_header_length(first) + payload];
     ulpdu[..2].copy_from_slice(&[first, control]);
     ulpdu
 }
 
-/// What the peer is told of a segment with another DDP version (RFC 5041 section 7.2).
+/// The error that the peer gets for a segment with another DDP version (RFC 5041 section 7.2).
 const fn version_code(first: u8) -> (u8, u8, u8) {
     if first & 0x80 == 0 { (1, 2, 6) } else { (1, 1, 4) }
 }

@@ -95,7 +95,7 @@ fn incast(buffer: u32) -> (u64, u64) {
         assert!(bytes.iter().enumerate().all(|(at, found)| *found == byte(number, at)), "sender {number}");
     }
     let lost = senders.iter().map(|nic| nic.counters().lost_datagrams).sum();
-    // Each is told what the port as a whole has dropped since they are connected.
+    // The counter of each includes what the port as a whole has dropped since they are connected.
     let overflowed = senders.iter().map(|nic| nic.counters().overflowed_datagrams).max();
     (overflowed.unwrap_or(0), lost)
 }

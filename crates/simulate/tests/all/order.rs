@@ -1,5 +1,5 @@
-//! Requests that ask something of the order in which they are placed: fences, and none at all. Whoever looks at the
-//! target's memory at any time sees what was asked for, in whatever order the packets come.
+//! Requests with constraints on the order in which they are placed: fences, and none at all. A reader of the target's
+//! memory sees at any time what was requested, in whatever order the packets come.
 //!
 //! What it sees was tried out: `scripts/mutations` takes each of the rules out of the code.
 
@@ -59,7 +59,7 @@ impl Case {
     }
 }
 
-/// What a look at the place of a round shows.
+/// What one read of the place of a round shows.
 struct Look<'a> {
     place: &'a [u8],
     value: u8,
@@ -81,7 +81,7 @@ impl Look<'_> {
     }
 }
 
-/// What came of a run that kept all that was asked.
+/// The result of a run that kept all that was required.
 #[derive(Debug, Default)]
 struct Seen {
     /// A word was seen before what was posted before it.
@@ -121,7 +121,7 @@ impl<T: Tag> Run<'_, T> {
         self.posted += 1;
     }
 
-    /// Looks at all rounds under way.
+    /// Checks all rounds in flight.
     fn look(&mut self) -> Result<(), String> {
         let mut place = vec![0; PLACE];
         for round in self.over..self.posted {
@@ -221,8 +221,8 @@ fn what_is_unordered_waits_for_nothing_and_the_flag_behind_it_for_all() {
     assert!(early > 0 && older > 0, "{early} words were early, {older} old writes won");
 }
 
-/// Where all comes in order anyway, flags change nothing; where the peer may place what comes early, and can't be told
-/// not to, fences are refused.
+/// Where all comes in order anyway, flags change nothing; where the peer may place what comes early, and can't be kept
+/// from it, fences are refused.
 #[test]
 fn over_iwarp_order_is_kept_or_the_fence_refused() {
     let fences = RequestFlags::BACKWARD_FENCE.with(RequestFlags::FORWARD_FENCE);

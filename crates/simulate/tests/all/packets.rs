@@ -109,7 +109,7 @@ fn exchange(seed: u64) -> (Vec<(Time, Vec<u8>)>, World) {
         assert!(world.now() < end, "seed {seed}: {} are missing", missing.len());
         if world.now() >= next_round {
             next_round = world.now() + Duration::from_millis(10);
-            // Does not pass, and nobody says so.
+            // Is dropped, and no router reports it.
             let probe = a.send(&batch(b.local_address(), 1300), &[Piece::Bytes(&[0; 1300])]);
             assert_eq!(probe, Ok(DatagramSent::Taken(1)));
             let bytes: Vec<u8> = missing.iter().take(30).flat_map(|number| numbered(*number)).collect();

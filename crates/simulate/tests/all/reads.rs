@@ -1,5 +1,5 @@
-//! RDMA Reads over Edge in virtual time: they take no longer than their answers do. Acknowledgements that nobody asks
-//! for may take a millisecond.
+//! RDMA Reads over Edge in virtual time: they take no longer than their answers do. Unrequested acknowledgements may
+//! take a millisecond.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest, St
 use weft_simulate::{Behaviour, PacketBehaviour, Pair, PairOptions, World};
 
 const LIMIT: Duration = Duration::from_secs(1);
-/// Room for everything that may take a while but an acknowledgement that nobody asks for.
+/// Room for everything that may take a while but an unrequested acknowledgement.
 const SOON: Duration = Duration::from_micros(700);
 /// Too long to pass the queues, and one datagram.
 const BYTES: u32 = 500;
@@ -55,7 +55,7 @@ impl Bench {
         SendRequest { id: 0, operation, signaled: is_read, fence: false, flags: RequestFlags::NONE }
     }
 
-    /// How long it takes until so many have completed.
+    /// How long it takes until this many have completed.
     fn complete(&self, count: usize) -> Duration {
         let (begun, mut completed) = (self.pair.world.now(), Vec::new());
         assert!(self.pair.run(LIMIT, || {

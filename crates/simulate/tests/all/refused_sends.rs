@@ -1,5 +1,5 @@
-//! Sends for which the peer has posted no receive, over Edge in virtual time: what the peer has asked for, and the
-//! end of the connection, do not wait for them. A failure names its case.
+//! Sends for which the peer has posted no receive, over Edge in virtual time: the peer's requests, and the end of the
+//! connection, do not wait for them. A failure names its case.
 
 use core::time::Duration;
 
@@ -75,7 +75,7 @@ impl Bench {
         post(&self.pair.passive, Operation::Atomic { code, data, mask, compare, compare_mask, sink, target });
     }
 
-    /// Lets both work until the passive end has completed so many requests.
+    /// Lets both work until the passive end has completed this many requests.
     fn complete(&self, count: usize, what: &str) -> Vec<WorkCompletion> {
         let mut done = Vec::new();
         let finished = self.pair.run(LIMIT, || {
@@ -106,7 +106,7 @@ fn check_answers(seed: u64, sends: usize, packets: PacketBehaviour, networks: us
     let bench = Bench::new(seed, packets, networks);
     bench.there.fill_with(|_| 0).unwrap();
     (0..sends).for_each(|_| bench.send(MESSAGE));
-    // Some of them are refused before anything else is asked for.
+    // Some of them are refused before anything else is requested.
     bench.pair.run(Duration::from_millis(seed % 3 * 5), || false);
     let mut expected = bench.here.to_vec();
     let word = BYTES as u64 / 8 * 8 - 8;

@@ -1,5 +1,5 @@
 //! Whole NICs over the rings of shared memory, in virtual time: with each other, and with a side that scribbles. A
-//! failure names its seed; `WEFT_SEEDS` runs so many (10 000 at times).
+//! failure names its seed; `WEFT_SEEDS` is the number of seeds to run (10 000 at times).
 
 use core::time::Duration;
 

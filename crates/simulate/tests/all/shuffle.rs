@@ -66,7 +66,7 @@ fn every_request_of_endpoints_ends_once_when_connections_break_and_endpoints_com
 }
 
 /// Both ends have asked to close an idle connection, and credits come behind the peer's question, in the same turn:
-/// they are nobody's concern any more, and no breach of the protocol.
+/// neither end needs them any more, and they are no breach of the protocol.
 #[test]
 fn what_comes_behind_the_agreement_to_close_is_not_heard() {
     run_messages(&MessageScenario::new(951)).unwrap();

@@ -1,5 +1,5 @@
-//! A peer whose program does nothing for longer than one minute, and goes on; and one that never does. Over Edge, where
-//! nobody answers in the name of a program that is stopped, as the kernel does for TCP.
+//! A peer whose program does nothing for longer than one minute, and then continues; and one that never does. Over
+//! Edge, where nothing answers for a program that is stopped, as the kernel does for TCP.
 
 use core::time::Duration;
 
