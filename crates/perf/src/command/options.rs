@@ -507,8 +507,8 @@ impl Options {
         (faults.is_some() || !shape.is_nothing()).then_some(shape)
     }
 
-    /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link
-    /// must be slower than the processor.
+    /// Where transfers are hidden behind computation, when no network was specified: there the link must be slower than
+    /// the processor.
     fn limited_place(&self, place: &Place, cases: &[Case], condition: &Condition) -> Result<Option<Place>, Failure> {
         let is_usual = matches!(self.lab, None | Some(LabWish::Usual));
         let hides = cases.iter().any(|case| case.job.kind == Kind::Hiding);

@@ -3,7 +3,7 @@
 //! with the streams and without them, round by round.
 //!
 //! The server says when the streams are to flow, by a number: odd ones begin a phase, even ones end it. The client
-//! fills each message with the number that it was told last, so that the server sees a phase begin and end.
+//! fills each message with the number that it received last, so that the server sees a phase begin and end.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ const TICK: Duration = Duration::from_millis(1);
 /// How long streams flow, or are quiet, before a computation begins.
 const SETTLE: Duration = Duration::from_millis(10);
 
-/// Has this process stay on a core: each side on one, so that streams and computation of the server share it. Where it
-/// was told to stay on one it does already.
+/// Keeps this process on a core: each side on one, so that streams and computation of the server share it. Where it was
+/// pinned to one it is there already.
 ///
 /// # Errors
 ///
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::model::job::tests::job;
 
-    /// Streams that lead nowhere: the server's phases are told in turn, each for some calls.
+    /// Streams that lead nowhere: the server's phases are reported in turn, each for some calls.
     struct Script {
         phases: Vec<u8>,
         calls: usize,

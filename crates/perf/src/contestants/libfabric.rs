@@ -148,7 +148,7 @@ struct Link<'a> {
     /// What is sent when messages are injected.
     message: Vec<u8>,
     idle: Vec<usize>,
-    /// Received messages not asked for yet.
+    /// Received messages not yet taken.
     received: u64,
     /// Slots that a message was received into, to be posted again.
     filled: Vec<usize>,
@@ -191,7 +191,7 @@ impl<'a> Link<'a> {
         Ok(Measured::default())
     }
 
-    /// With a receive for each message that may come before the next is asked for.
+    /// With a receive for each message that may come before the next is awaited.
     fn exchange(&mut self, job: &Job) -> Outcome<Measured> {
         for _ in 0..logp::receives(job) {
             self.post_receive(DATA)?;
@@ -240,7 +240,7 @@ impl<'a> Link<'a> {
         let mut done = 0;
         while done < count {
             self.poll()?;
-            // Never more than `count`: the peer sends the rest only when it was told that these are here.
+            // Never more than `count`: the peer sends the rest only when it was notified that these are here.
             done += std::mem::take(&mut self.received);
             parts.reach(done);
             self.repost(DATA)?;

@@ -23,10 +23,10 @@ impl Matching {
 /// Rounds of a run; their median counts.
 const ROUNDS: usize = 11;
 
-/// How long one part of a round may take: who looks at all others makes fewer matches in it.
+/// How long one part of a round may take: a matcher that searches all others makes fewer matches in it.
 const PART_LIMIT: Duration = Duration::from_millis(50);
 
-/// Matches between two looks at the clock.
+/// Matches between two reads of the clock.
 const BATCH: u64 = 64;
 
 /// Bits of the tag that a receive ignores which wants some of them.
@@ -87,7 +87,7 @@ impl Side for Bench {
     }
 }
 
-/// A matcher with so many things in it, and one more, of which each match takes one at random and brings it back.
+/// A matcher with the crowd in it, and one more, of which each match takes one at random and brings it back.
 struct Queues {
     matcher: Matcher<u64, u64>,
     crowd: Crowd,
@@ -101,7 +101,7 @@ impl Queues {
         this
     }
 
-    /// Makes so many matches, or as many as there is time for. Nanoseconds of processor time of one.
+    /// Makes `count` matches, or as many as there is time for. Nanoseconds of processor time of one.
     fn matches(&mut self, count: u64) -> f64 {
         let (watch, end) = (Watch::start(), Instant::now() + PART_LIMIT);
         let mut done = 0;
@@ -154,7 +154,7 @@ impl Queues {
     }
 }
 
-/// The tag of a member of the crowd. Those that differ do so in bits that nobody ignores.
+/// The tag of a member of the crowd. Those that differ do so in bits that no receive ignores.
 const fn tag(member: u64) -> u64 {
     member << 8
 }

@@ -132,7 +132,7 @@ impl Side for Starter {
         let silent = || format!("{} told no figures: {}", self.installation.library, complaint(&output));
         let figures = Figures::read(&text).ok_or_else(silent)?;
         if figures.get("hosts") != Some(ways.hosts() as f64) {
-            // What it measured is not what it was asked for.
+            // The measurement is not of what was requested.
             return Err(format!("{} started its ranks on the wrong hosts", self.installation.library));
         }
         if job.kind == Kind::Start {
@@ -152,7 +152,7 @@ impl Side for Starter {
 fn ways(job: &Job, process: &str) -> Result<Ways, String> {
     let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
     let here = network("self").map_err(|error| format!("/proc/self/ns/net: {error}"))?;
-    // Who is in the user namespace of a test network may not look at processes outside of it.
+    // A process in the user namespace of a test network may not inspect processes outside of it.
     if network(process).is_ok_and(|there| there == here) {
         return Ok(Ways::Here);
     }

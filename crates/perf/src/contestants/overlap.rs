@@ -1,4 +1,4 @@
-//! Computation beside transfers, whoever does the transfers: what is repeated, and what is made of the times.
+//! Computation beside transfers, of any transport: what is repeated, and what is computed from the times.
 
 use std::time::{Duration, Instant};
 

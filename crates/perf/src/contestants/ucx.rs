@@ -161,7 +161,7 @@ fn version_in(text: &str) -> Option<String> {
     text[at + "version".len()..].trim_start_matches([':', '=', ' ']).split_whitespace().next().map(str::to_owned)
 }
 
-/// The percentiles that are asked for, each in a run of its own.
+/// The percentiles that are requested, each in a run of its own.
 fn percentiles(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Latency => &["50", "99"],

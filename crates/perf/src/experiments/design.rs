@@ -14,7 +14,7 @@ use crate::runner::registry;
 
 /// How a test is done.
 pub(crate) trait Design: Sync {
-    /// Who is measured when nobody is named; the first is what the ratios are of.
+    /// The contestants when none is named; the first is what the ratios are of.
     fn contestants(&self) -> Vec<String>;
 
     /// Whether it says something only on links slower than the processor, so that it asks for a network of its own by
@@ -60,12 +60,12 @@ pub(crate) struct Basis<'a> {
 }
 
 impl Basis<'_> {
-    /// The sizes that were asked for, or these.
+    /// The sizes that were requested, or these.
     pub(crate) fn sizes(&self, otherwise: &str) -> Vec<Size> {
         self.choices.size.clone().unwrap_or_else(|| otherwise.parse::<Sizes>().expect("the defaults are well formed")).0
     }
 
-    /// The numbers of processes that were asked for, or these.
+    /// The numbers of processes that were requested, or these.
     pub(crate) fn processes(&self, otherwise: &[usize]) -> Vec<usize> {
         let asked = &self.choices.processes;
         if asked.is_empty() { otherwise } else { asked }.to_vec()
@@ -96,7 +96,7 @@ impl Basis<'_> {
         round_trips * if kind == Kind::Latency { 1 } else { self.template.window as u64 }
     }
 
-    /// A case of so many messages, unless told otherwise.
+    /// A case of this many messages, unless the options say otherwise.
     pub(crate) fn case_of(&self, kind: Kind, size: Size, messages: u64) -> Case {
         let iterations = self.choices.iterations.unwrap_or(messages).max(1);
         let warmup = self.choices.warmup.unwrap_or((iterations / 10).max(1));

@@ -2,7 +2,7 @@
 //!
 //! Two kinds of runs. In the first, computation of growing length is put between posting and waiting, and the total
 //! compared with that of the transfer alone. In the second, a computation of fixed length follows each message of a
-//! stream, and the bandwidth that is left is told.
+//! stream, and the bandwidth that is left is reported.
 
 use crate::experiments::design::{Basis, Design};
 use crate::model::case::Case;
@@ -40,7 +40,7 @@ impl Design for Overlap {
             let sizes = basis.sizes(if basis.quick() { "64K" } else { "64K,256K" });
             cases.extend(sizes.into_iter().map(|size| labelled(basis.case(Kind::Overlap, size, 1.0), *target)));
         }
-        // Whoever computes much itself does not need to be told so again.
+        // A target that computes itself does not need another computation.
         let target = targets.iter().copied().find(|target| *target == Target::Polling).unwrap_or(targets[0]);
         for size in basis.sizes(if basis.quick() { "128K" } else { "4K,128K" }) {
             for computation_us in computations(basis) {

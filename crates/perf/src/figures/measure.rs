@@ -20,7 +20,7 @@ use crate::figures::catalogue::{Experiment, Scale};
 use crate::figures::folder::{Folder, read};
 use crate::result::Document;
 
-/// How often a command is asked whether it has ended.
+/// How often a command is polled for its end.
 const POLL: Duration = Duration::from_millis(100);
 /// A command is ended after this many times its minutes, and this much: a machine may be slow, or busy.
 const MOST_TIMES: f64 = 8.0;

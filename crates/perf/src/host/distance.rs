@@ -14,11 +14,11 @@ use crate::statistics::median;
 
 /// Round trips that are timed together.
 const TRIPS: u32 = 100;
-/// So many times; the median counts.
+/// This many times; the median counts.
 const BATCHES: u32 = 21;
 /// No two cores take so long for all of them, unless others want them too.
 const LIMIT: Duration = Duration::from_millis(50);
-/// Looks in vain after which the time is looked at.
+/// Empty polls after which the clock is read.
 const LOOKS: u32 = 10_000;
 
 /// A number alone on its cache line, and on the one that is fetched with it.
@@ -82,7 +82,7 @@ pub(crate) fn between(cores: [usize; 2]) -> Option<f64> {
             line.0.store(number + 1, Ordering::Release);
         }
     };
-    // Threads of their own, which may be told where to stay.
+    // Threads of their own, which may be pinned.
     thread::scope(|scope| {
         scope.spawn(answer);
         scope.spawn(ask).join().ok()?

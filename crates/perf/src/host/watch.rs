@@ -91,7 +91,7 @@ impl Times {
         Self { busy: self.busy - before.busy, idle: self.idle - before.idle, steal: self.steal - before.steal }
     }
 
-    /// Of all, what others used and what was kept, when `own` ticks were used by whoever asks.
+    /// Of all, what others used and what was kept, when `own` ticks were used by the caller.
     fn shares(self, own: f64) -> Option<[f64; 2]> {
         let all = self.busy + self.idle + self.steal;
         (all > 0.0).then(|| [(self.busy - own).max(0.0) / all, self.steal.max(0.0) / all])

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Units of work between two looks at the clock while calibrating: some 30 us.
+/// Units of work between two reads of the clock while calibrating: some 30 us.
 const BATCH: u64 = 20_000;
-/// How often it is looked at. The fastest batch counts: the others were disturbed.
+/// How often it is read. The fastest batch counts: the others were disturbed.
 const BATCHES: u32 = 200;
 
 /// Work that is counted in units, not in time: who is preempted, or shares its core, takes longer for it.

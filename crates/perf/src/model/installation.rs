@@ -75,7 +75,7 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// What the linker is told.
+    /// The arguments for the linker.
     pub(crate) fn link_arguments(&self) -> Vec<String> {
         match &self.file {
             None => vec![format!("-l:{}", self.library.file())],

@@ -79,7 +79,7 @@ pub(crate) enum Operation {
     Send,
     /// RDMA write; in the latency test the target polls memory
     Write,
-    /// RDMA write of which the target is told: it takes a receive there (a notified put)
+    /// RDMA write of which the target is notified: it takes a receive there (a notified put)
     Notify,
     /// RDMA read
     Read,
@@ -115,7 +115,7 @@ pub(crate) enum Wait {
 pub(crate) enum Queue {
     /// Receives that wait for messages.
     Posted,
-    /// Messages that nobody waits for.
+    /// Unexpected messages.
     Unexpected,
 }
 
@@ -315,7 +315,7 @@ const LARGEST_LOAD: u64 = 1_000_000_000_000;
 const LONGEST_QUIET_MS: u64 = 600_000;
 /// The longest computation after a message, or before an answer.
 pub(crate) const LONGEST_COMPUTATION: Duration = Duration::from_secs(1);
-/// Bytes that may be in flight in buffers of their own: more only empties the caches, of whoever is measured.
+/// Bytes that may be in flight in buffers of their own: more only empties the caches of the contestant.
 const BYTES_IN_FLIGHT: usize = 4 << 20;
 
 impl Job {
@@ -387,7 +387,7 @@ impl Job {
             Kind::Latency | Kind::PingPing => ((1 << 30) / (size * 4)).clamp(200, 50_000),
             Kind::Bandwidth | Kind::Duplex => ((1 << 30) / size).clamp(64, 200_000),
             Kind::Rate => ((1 << 30) / size).clamp(64, 400_000),
-            // These look at the clock themselves, and stop in time: so often they repeat at most.
+            // These read the clock themselves, and stop in time: this often they repeat at most.
             Kind::Overlap => 100,
             Kind::Inserted => 2000,
             Kind::Ratio => 1000,

@@ -191,7 +191,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// A transfer is looked at in this many parts.
+    /// A transfer is measured in this many parts.
     const COUNT: u64 = 100;
 
     /// The transfer of `total` units (bytes, messages) starts now.

@@ -23,7 +23,7 @@ pub(crate) enum Column {
     WithP99,
     /// Under this heading.
     Plain(&'static str),
-    /// Under this heading, when copies are asked for.
+    /// Under this heading, when copies are requested.
     Copies(&'static str),
     /// Under this heading, where the network takes its time.
     Afar(&'static str),

@@ -132,7 +132,7 @@ impl Stack {
         Ok(self)
     }
 
-    /// Who runs the event loop; `None`: whoever the library says.
+    /// The thread that runs the event loop; `None`: the library decides.
     pub(crate) fn progress(&self) -> Option<Progress> {
         self.split.progress(self.progress)
     }

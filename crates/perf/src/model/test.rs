@@ -41,19 +41,20 @@ pub(crate) enum Test {
     Match,
     /// By how much the emulator of networks misses what was set: delay, rate, loss, reordering, jitter
     Emulator,
-    /// Half of a round trip to a peer on the same host, in the same cluster, and in another cluster: one endpoint, beside
-    /// sockets
+    /// Half of a round trip to a peer on the same host, in the same cluster, and in another cluster: one endpoint,
+    /// beside sockets
     Clusters,
     /// MPI programs over Weft, and over what else carries their messages: latency, bandwidth, message rate, overlap; of
     /// many ranks allreduce and start
     Mpi,
-    /// What it takes to set a connection up, until a first message is answered, in time and in round trips: queue pairs,
-    /// endpoints, Edge with and without a key, TCP
+    /// What it takes to set a connection up, until a first message is answered, in time and in round trips: queue
+    /// pairs, endpoints, Edge with and without a key, TCP
     Connect,
     /// An application: a process sends a field in pieces, another renders its iso-surface meanwhile, over each design
     /// of out-of-order iWARP
     Isosurface,
-    /// A put of which the target is told, beside a message, and a write whose target polls memory: half of a round trip
+    /// A put of which the target is notified, beside a message, and a write whose target polls memory: half of a round
+    /// trip
     NotifiedPut,
     /// What late and lost packets of a link cost: iWARP that places them early and not, Edge, and the kernel's TCP, on
     /// real packets
@@ -152,9 +153,9 @@ pub(crate) enum Part {
     Rate,
     /// A message beside computation, one way and both ways at once
     Overlap,
-    /// An allreduce of many ranks on this host; when asked for
+    /// An allreduce of many ranks on this host; on request
     Allreduce,
-    /// Many ranks start on this host, do an all-to-all, and end; when asked for
+    /// Many ranks start on this host, do an all-to-all, and end; on request
     Start,
 }
 

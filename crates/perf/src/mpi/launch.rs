@@ -61,7 +61,7 @@ impl Carrier {
         matches!(self, Self::Weft(_))
     }
 
-    /// The provider of libfabric that is asked for.
+    /// The provider of libfabric that is requested.
     fn provider(&self) -> Option<&str> {
         match self {
             Self::Weft(_) => Some(Provider::NAME),
@@ -133,7 +133,7 @@ pub(crate) fn command(
     command
 }
 
-/// The command that starts so many ranks; without a carrier they share memory as the library likes.
+/// The command that starts this many ranks; without a carrier they share memory as the library likes.
 pub(crate) fn command_of_ranks(
     installation: &Installation,
     carrier: Option<&Carrier>,

@@ -81,7 +81,7 @@ pub(super) fn keys<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     keys
 }
 
-/// A bound this many times above all that was measured is told and not drawn: it would leave the rest no room.
+/// A bound this many times above all that was measured is stated and not drawn: it would leave the rest no room.
 const FAR: f64 = 2.0;
 
 /// Whether a row is a bound far above those of these that were measured.

@@ -67,7 +67,7 @@ fn title(document: &Document, name: &str) -> String {
     format!("{}: {}", words(if name.is_empty() { &document.test } else { name }), document.question)
 }
 
-/// Nothing is loaded from anywhere, and browsers are told to refuse it.
+/// Nothing is loaded from anywhere, and the page forbids browsers to.
 fn head() -> String {
     format!(
         "<head>\n<meta charset=\"utf-8\"/>\n<title>Weft, measured</title>\n\

@@ -40,7 +40,7 @@ pub struct Document {
     /// The versions of the peers, by contestant.
     #[serde(default)]
     pub peers: BTreeMap<String, String>,
-    /// What was asked for.
+    /// The command line.
     pub command: Vec<String>,
     /// And what that came to.
     pub settings: Value,
@@ -108,7 +108,7 @@ pub struct Missing {
 pub enum FormatError {
     /// It ends too early, or is no JSON at all.
     Json(String),
-    /// It is JSON of somebody else.
+    /// It is another program's JSON.
     Foreign,
     /// It is of another version of this schema.
     Version(u64),

@@ -73,7 +73,7 @@ fn find_out_who_can(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
                 refused.push((at, reason));
             }
         }
-        // Who can do nothing of it was asked for by mistake.
+        // A contestant that supports no case was named by mistake.
         let named = index == 0 || plan.peers_are_named;
         if let (true, Some((_, reason))) = (named && refused.len() == plan.cases.len(), refused.first()) {
             return Err(Failure::Usage(format!("{entry}: {reason}")));

@@ -1,8 +1,8 @@
 //! One side of one run: the hidden subcommand that [`session`](crate::runner::session) starts, two or more at a time.
 //!
 //! Lines of JSON: a [`Job`] comes in, the side's address goes out; a list of all sides' addresses comes in, the figures
-//! go out. When standard input ends the process ends, with all that it has started: nothing may keep spinning once
-//! nobody waits for it.
+//! go out. When standard input ends the process ends, with all that it has started: nothing may keep spinning once no
+//! process waits for it.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;

@@ -198,8 +198,8 @@ impl Place {
         }
     }
 
-    /// How late the link's frames were since this was asked last. `None`: nothing emulates a link, no frame came, or it
-    /// does not say.
+    /// How late the link's frames were since the last call. `None`: nothing emulates a link, no frame came, or it does
+    /// not say.
     pub(crate) fn take_lateness(&self) -> Option<Late> {
         let Self::Lab(lab, _) = self else { return None };
         let lateness = lab.take_lateness().ok().flatten()?;

@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) test: Test,
     /// The measured transport, then its peers.
     pub(crate) entries: Vec<Entry>,
-    /// Whether the peers were asked for; otherwise they are those that the test has by itself.
+    /// Whether the peers were named; otherwise they are those that the test has by itself.
     pub(crate) peers_are_named: bool,
     pub(crate) cases: Vec<Case>,
     /// How often the processes of each contestant start anew in each case.
@@ -71,7 +71,7 @@ impl Plan {
         format!("{}{limited}{many}", self.place)
     }
 
-    /// The cores of the passive and the active side, when they are told to stay on some.
+    /// The cores of the passive and the active side, when they are pinned.
     pub(crate) fn cores(&self) -> Option<[usize; 2]> {
         let cores = available_parallelism().map_or(1, usize::from);
         (self.pin == Switch::On).then_some([0, 1 % cores])

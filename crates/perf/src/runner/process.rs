@@ -48,7 +48,7 @@ impl Process {
         self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write_all(line)
     }
 
-    /// Its standard input, to be written by somebody else.
+    /// Its standard input, to be written by another thread.
     pub(crate) fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.stdin.take()
     }

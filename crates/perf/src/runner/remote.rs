@@ -15,7 +15,7 @@ use crate::runner::registry::entry_of;
 use weft_command::failure::Failure;
 use weft_command::output::complain;
 
-/// How long whoever connects may take to say what it wants.
+/// How long a peer that connects may take to say what it wants.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
 /// Serves one measurement after the other, for ever.
@@ -33,7 +33,7 @@ pub(crate) fn listen(address: &str, link: Option<&LinkSettings>) -> Result<(), F
     Ok(())
 }
 
-/// Plays the passive side for whoever is at the other end.
+/// Plays the passive side for the peer at the other end.
 fn serve(mut stream: TcpStream, link: Option<&LinkSettings>) -> io::Result<()> {
     stream.set_read_timeout(Some(GREETING_LIMIT))?;
     let mut reader = BufReader::new(stream.try_clone()?);

@@ -57,7 +57,7 @@ pub(crate) fn run(
         _ => None,
     })?;
     let lateness = place.take_lateness();
-    // All at once, so that nobody keeps another one waiting.
+    // All at once, so that no side keeps another one waiting.
     sides.iter_mut().for_each(Conversation::dismiss);
     sides.into_iter().for_each(Conversation::end);
     let cores_apart_ns = before.into_iter().chain(pair.and_then(between)).reduce(f64::max);

@@ -27,7 +27,7 @@ fn both_ways(stream: &mut TcpStream, job: &Job, message: &[u8], buffer: &mut [u8
         Wait::Spin => in_turns(stream, message, buffer, count),
         Wait::Block => at_once(stream, message, buffer, count),
     }?;
-    // Nobody begins to measure before the other has it all.
+    // Neither side begins to measure before the other has it all.
     write_all(stream, &[0])?;
     read_exact(stream, &mut [0])
 }

@@ -107,8 +107,8 @@ impl Member {
         Ok(Measured { value: Some(megabytes), figures: figures.into(), ..Measured::default() })
     }
 
-    /// Connects to all lower ranks, the next lower first, and is connected to by all higher ones. So nobody is run over
-    /// by all at once.
+    /// Connects to all lower ranks, the next lower first, and accepts all higher ones. So no rank gets all connections
+    /// at once.
     fn connect(&mut self, job: &Job, addresses: &[SocketAddr]) -> Outcome<()> {
         let deadline = Instant::now() + CONNECT_LIMIT;
         let mut to_begin: Vec<usize> = (0..job.rank).collect();
@@ -122,7 +122,7 @@ impl Member {
                 let Some(rank) = to_begin.pop() else { break };
                 begun.push(self.begin(job, rank, addresses[rank])?);
             }
-            // The wait for whoever comes also sees to those that were begun.
+            // The wait for incoming connections also drives those that were begun.
             match self.listener.accept(Some(GLANCE)) {
                 Ok(incoming) => {
                     let rank = rank_of(&incoming.info().private_data, job)?;
@@ -228,7 +228,7 @@ impl Member {
         self.expect(job, queue_pair, completion.id)
     }
 
-    /// Whether somebody is gone, so that what is waited for never comes.
+    /// Whether a rank is gone, so that what is waited for never comes.
     fn check(&self) -> Outcome<()> {
         for (rank, peer) in self.peers.iter().enumerate() {
             let Some(queue_pair) = peer.as_ref().filter(|peer| peer.state().has_ended()) else { continue };

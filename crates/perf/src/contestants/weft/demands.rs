@@ -55,7 +55,7 @@ pub(crate) fn receive_slots(job: &Job) -> usize {
         // A side may have answered before it was answered, and then once more.
         (Operation::Send, Kind::PingPing, _) => 3,
         (Operation::Send, Kind::LogP, _) => logp::receives(job),
-        // Nobody posts again at a target that never calls in.
+        // At a target that never calls in, no receive is posted again.
         (Operation::Send, Kind::Overlap | Kind::Inserted | Kind::Ratio, Role::Passive) => MOST_TRANSFERS as usize,
         (Operation::Send, _, Role::Passive) => job.buffers(),
         _ => 0,

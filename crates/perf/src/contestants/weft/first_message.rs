@@ -85,7 +85,7 @@ impl FirstMessage {
     }
 }
 
-/// An endpoint, and what it has sent and heard.
+/// An endpoint, and what it has sent and received.
 struct Talk {
     endpoint: Endpoint,
     events: EventQueue,
@@ -96,7 +96,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// Posts a receive for whoever says something.
+    /// Posts a receive for a message from any peer.
     fn listen(&self, job: &Job) -> Outcome<()> {
         let post = ReceivePost::new(Buffer::from(vec![0; job.size]));
         Ok(self.endpoint.receive(post.matching(Match { tag: DATA, ignore: 0 }))?)

@@ -21,9 +21,9 @@ const WORD: u64 = u64::MAX;
 const WORDS: usize = 16;
 /// Completions that are taken at a time.
 const BATCH: usize = 64;
-/// The longest sleep between two looks at the state of the connection.
+/// The longest sleep between two checks of the state of the connection.
 const GLANCE: Duration = Duration::from_millis(100);
-/// Looks in vain between two looks at the state of the connection.
+/// Empty polls between two checks of the state of the connection.
 const GLANCE_EVERY: u32 = 1 << 14;
 
 /// What the two sides say to each other beside the data: the length of the message tells which it is.
@@ -60,7 +60,7 @@ pub(crate) struct Link {
     looks: u32,
     /// Messages that a signaled request has reported as gone, or as read.
     pub(crate) completed: u64,
-    /// Messages received, not asked for yet.
+    /// Messages received, not yet taken.
     pub(crate) received: u64,
     /// Slots of the inbox that hold them, to be posted again.
     pub(crate) filled: Vec<u64>,
@@ -72,7 +72,7 @@ pub(crate) struct Link {
 impl Link {
     /// Whether the NIC calls for the thread that computes. Asked once, it forgets.
     pub(crate) fn is_summoned(&self) -> bool {
-        // Looked at every microsecond: most of the time a load is enough.
+        // Polled every microsecond: most of the time a load is enough.
         self.summons.0.load(Ordering::Relaxed) && self.summons.0.swap(false, Ordering::Acquire)
     }
 

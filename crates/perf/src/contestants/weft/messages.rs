@@ -88,7 +88,7 @@ struct Link {
     idle: Vec<Buffer>,
     /// Buffers in all, idle or lent.
     count: usize,
-    /// Messages received and not asked for yet.
+    /// Messages received and not yet taken.
     received: u64,
     /// Their buffers, to be posted again.
     filled: Vec<Buffer>,
@@ -193,7 +193,7 @@ impl Link {
         let mut done = 0;
         while done < count {
             self.poll()?;
-            // Never more than `count`: the peer sends the rest only when it was told that these are here.
+            // Never more than `count`: the peer sends the rest only when it was notified that these are here.
             done += std::mem::take(&mut self.received);
             parts.reach(done);
             self.repost(DATA)?;

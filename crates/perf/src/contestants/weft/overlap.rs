@@ -106,7 +106,7 @@ impl Transfer for Initiator<'_> {
     }
 }
 
-/// The target: does what it is told to until all is over.
+/// The target: obeys commands until all is over.
 fn serve(link: &mut Link, inbox: &MemoryRegion, job: &Job) -> Outcome<Measured> {
     let work = Work::calibrate();
     let watch = Watch::start();

@@ -75,7 +75,7 @@ impl Settings {
             && !matches!(self.0.transport, Transport::Edge | Transport::ShmOrEdge | Transport::Auto)
     }
 
-    /// Whether the NIC works while nobody calls in.
+    /// Whether the NIC works while no thread calls in.
     pub(crate) fn is_automatic(&self) -> bool {
         self.of_context().progress.is_automatic()
     }
@@ -113,7 +113,7 @@ impl Settings {
 
     fn offer(&self, usual: Offer) -> Offer {
         let crc = self.0.crc == Switch::On;
-        // What is measured is what was asked for: over a raw link iWARP is placed out of order only with markers.
+        // What is measured is what was requested: over a raw link iWARP is placed out of order only with markers.
         let early = self.0.markers != Markers::Off;
         let mpa = MpaOffer { crc, markers: self.markers(), early, extensions: self.extensions(), ..usual.mpa };
         Offer { transport: self.0.transport.into(), mpa, ..usual }

@@ -37,7 +37,7 @@ struct Source<'a> {
     /// Writes may be placed as they come.
     unordered: bool,
     size: usize,
-    /// Messages follow each other through so many buffers.
+    /// Messages follow each other through this many buffers.
     slots: u64,
     /// Messages that may be under way at a time.
     window: u64,

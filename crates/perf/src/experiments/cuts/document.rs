@@ -13,7 +13,7 @@ use crate::runner::measurement::Measurement;
 use weft_command::output;
 use weft_command::table::{Align, Table};
 
-/// What is asked.
+/// The question that the test answers.
 pub(crate) const QUESTION: &str = "what does the failure of a link cost a stream over several?";
 /// A stream that carries this much of its speed while a link is cut is not held back by its links.
 const UNHINDERED: f64 = 0.95;

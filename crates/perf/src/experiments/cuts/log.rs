@@ -130,7 +130,7 @@ impl Log {
         }
     }
 
-    /// Looks at the deliveries.
+    /// Calls `look` with the deliveries.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&[u64]) -> R) -> R {
         look(&lock(&self.0))
     }

@@ -38,7 +38,7 @@ use weft_command::output::complain;
 const CUTS_IN_LAUNCH: usize = 20;
 const CUTS: usize = 100;
 const QUICK_CUTS: usize = 10;
-/// What a launch takes besides its cuts, and a cut besides what is drawn: for the plan that is told beforehand.
+/// What a launch takes besides its cuts, and a cut besides what is drawn: for the plan that is announced beforehand.
 const LAUNCH_LENGTH: Duration = Duration::from_millis(2500);
 const RECOVERY_LENGTH: Duration = Duration::from_millis(400);
 /// The longest message, in bytes.

@@ -27,7 +27,7 @@ const OURS: &str = "disorder1";
 const KERNEL_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const OUR_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const OUR_PORT: u16 = 50_000;
-/// The link's time and the sender's go by so many times slower, so that a busy machine, too, is fast enough for it.
+/// The link's time and the sender's pass this many times slower, so that a busy machine, too, is fast enough for it.
 pub(crate) const SLOWER: u64 = 10;
 /// Sent without a copy of what a segment is, at most.
 const LONGEST: usize = FRAME_OVERHEAD + MAX_HEADER + (1 << 16);

@@ -21,7 +21,7 @@ pub(crate) struct Figure {
     pub(crate) cpu: Option<f64>,
 }
 
-/// The figures of all runs with so many ranks.
+/// The figures of all runs with this many ranks.
 pub(crate) struct Case {
     pub(crate) ranks: usize,
     pub(crate) figures: Vec<Figure>,

@@ -81,7 +81,7 @@ impl Block {
     }
 }
 
-/// A grid of so many ranks, as even as it can be: its largest prime factors first, each to the smallest dimension.
+/// A grid of this many ranks, as even as it can be: its largest prime factors first, each to the smallest dimension.
 fn grid(ranks: usize, dimensions: usize) -> [usize; 3] {
     let (mut left, mut factors) = (ranks, Vec::new());
     for factor in 2..=ranks {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 /// What a process takes to start and to end, beside what it does.
 const BESIDE: Duration = Duration::from_secs(10);
 
-/// How often somebody looks whether one has ended.
+/// How often a process is polled for its end.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// When processes that are to work for so many seconds must have ended.
+/// When processes that are to work for this many seconds must have ended.
 pub(crate) fn deadline(limit_s: u64) -> Instant {
     Instant::now() + Duration::from_secs(limit_s) + BESIDE
 }
@@ -28,7 +28,7 @@ pub(crate) fn hear(child: &mut Child, deadline: Instant) -> Result<Spoken, Strin
     let output = child.stdout.take().map(read);
     let errors = child.stderr.take().map(read);
     let status = wait(child, deadline)?;
-    // What it has left behind may hold its pipes open: whoever is late has nothing to say.
+    // What it has left behind may hold its pipes open: output that comes later is ignored.
     Ok(Spoken { status, output: heard(output, deadline)?, errors: heard(errors, deadline)? })
 }
 

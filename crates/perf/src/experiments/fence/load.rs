@@ -72,7 +72,7 @@ impl Test {
         }
     }
 
-    /// Whether processor time is told beside: beside computation it would be that of the computation.
+    /// Whether processor time is reported beside: beside computation it would be that of the computation.
     pub(crate) fn has_cpu(self) -> bool {
         self != Self::WindowOverlap
     }
@@ -100,12 +100,12 @@ impl Test {
 /// What one figure is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// So many puts of 8 bytes.
+    /// This many puts of 8 bytes.
     Puts(u16),
-    /// A stencil of so many dimensions, with as many cells in each of a rank's block. Strided: faces are put from where
-    /// they lie to where they belong; else from one buffer to another.
+    /// A stencil of this many dimensions, with as many cells in each of a rank's block. Strided: faces are put from
+    /// where they are to where they belong; else from one buffer to another.
     Halo { dimensions: u32, cells: u32, is_strided: bool },
-    /// A put of so many bytes beside computation.
+    /// A put of this many bytes beside computation.
     Overlap(u32),
     /// Steps of heat on a plate, and its cells on a side.
     Heat { cells: u32, steps: u32 },

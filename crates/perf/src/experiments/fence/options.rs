@@ -24,8 +24,8 @@ pub(crate) struct Fences {
     /// Which kinds of fence, or all
     #[arg(long, value_enum, value_name = "FENCE,...", value_delimiter = ',', default_value = "auto")]
     pub(crate) fence: Vec<Which>,
-    /// How what all ranks agree on runs among them: in rounds, or up and down a tree in
-    /// which a rank has at most so many children [default: rounds; auto picks]
+    /// How collective operations run among the ranks: in rounds, or up and down a tree in which a rank has at most N
+    /// children [default: rounds; auto picks]
     #[arg(long, value_name = "rounds|tree:N", value_parser = shape)]
     pub(crate) shape: Option<Shape>,
     /// Measure, or simulate, all that `auto` may stand for, and say what is best for each number of ranks and
@@ -36,7 +36,7 @@ pub(crate) struct Fences {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,1,8",
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) puts: Vec<u16>,
-    /// Simulate so many ranks, each number a case, instead of measuring: in virtual time, all kinds of fence
+    /// Simulate this many ranks, each number a case, instead of measuring: in virtual time, all kinds of fence
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "lab",
           value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) simulate: Vec<u16>,

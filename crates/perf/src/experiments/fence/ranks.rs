@@ -29,7 +29,7 @@ const INTERFACE: &str = "WEFT_ADDRESS";
 /// Where they meet then, at the first host of a network of their own.
 const MEETING_PORT: u16 = 7474;
 
-/// Starts so many ranks on this machine, or by turns in the hosts of a network, and returns what the first tells.
+/// Starts this many ranks on this machine, or by turns in the hosts of a network, and returns what the first reports.
 pub(crate) fn start(arguments: &Fences, scale: &Scale<'_>, place: &Place, ranks: usize) -> Result<Vec<Figure>, String> {
     let launch = if place.is_lab() { None } else { Some(Launch::new(ranks).map_err(|error| error.to_string())?) };
     let list = |values: Vec<String>| values.join(",");

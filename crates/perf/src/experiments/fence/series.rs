@@ -1,4 +1,4 @@
-//! How many fences are measured of each load: so many, or as many as take a while, which all ranks agree on.
+//! How many fences are measured of each load: a fixed number, or as many as take a while, which all ranks agree on.
 
 use std::fmt::Display;
 
@@ -51,7 +51,7 @@ impl Series {
     }
 }
 
-/// How many of `each_us` fit, at most so many.
+/// How many of `each_us` fit, at most `most`.
 fn fitting(budget_us: f64, each_us: f64, most: u64) -> u64 {
     most.min((budget_us / each_us.max(1e-3)) as u64).max(FEWEST)
 }

@@ -150,7 +150,7 @@ fn plan(arguments: &Links, links: usize) -> Result<Plan, Failure> {
     plan.check().map(|()| plan).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// What the switch does to frames, in the cases that were asked for: nothing, if nothing was said.
+/// What the switch does to frames, in the cases that were requested: nothing, if no option says otherwise.
 fn shapes(arguments: &Links) -> Result<Vec<Option<Shape>>, Failure> {
     if arguments.emulate.is_empty() {
         return Ok(vec![None]);

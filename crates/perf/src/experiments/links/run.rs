@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The most that is read of what a side says.
 const LINE_LIMIT: u64 = 4 << 20;
-/// The port on which plain streams are listened for, in hosts where nobody else does.
+/// The port on which plain streams are accepted, in hosts where no other process listens.
 const PORT: u16 = 7475;
 /// And for those that go beside others.
 const PORT_BESIDE: u16 = 7476;

@@ -60,7 +60,7 @@ impl fmt::Debug for Axis {
 }
 
 impl Axis {
-    /// Of what a case is told by: message sizes, links, ranks.
+    /// Of the metric of a case: message sizes, links, ranks.
     pub(super) fn of_case(key: &str, values: &[f64]) -> Self {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);

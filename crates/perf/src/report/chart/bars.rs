@@ -1,4 +1,4 @@
-//! Figures of cases that are told apart by words, or of one case: a bar for each contestant, a panel for each case.
+//! Figures of cases that words distinguish, or of one case: a bar for each contestant, a panel for each case.
 
 use std::sync::Arc;
 

@@ -127,7 +127,7 @@ fn wait(streams: &[Stream], wants_room: bool) -> Result<(), Failure> {
 /// The sending end.
 pub(crate) struct Sender {
     streams: Vec<Stream>,
-    /// Which one is asked for room first.
+    /// Which one is checked for room first.
     turn: usize,
     is_full: bool,
     credit: u64,
@@ -207,7 +207,7 @@ pub(crate) struct Receiver {
     streams: Vec<Stream>,
     size: usize,
     order: Order,
-    /// The newest credit, and what each stream was told of it.
+    /// The newest credit, and the credit that each stream got last.
     credit: u64,
     told: Vec<u64>,
 }

@@ -231,7 +231,7 @@ pub(crate) struct Receiver {
     size: u64,
     messages: MemoryRegion,
     counter: MemoryRegion,
-    /// What the sender is still to be told, if it could not be said yet.
+    /// What the sender is still to be notified of, if it could not be sent yet.
     owed: Option<u64>,
     message: Vec<u8>,
     batch: Vec<WorkCompletion>,
