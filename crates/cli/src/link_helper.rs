@@ -12,7 +12,7 @@ use weft_command::output::complain;
 
 /// How often it looks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
-/// So many clients get a line.
+/// This many clients get a line.
 const MOST_TOLD: u64 = 1000;
 
 /// Which link, and for whom.
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     uids: Vec<u32>,
 }
 
-/// Serves until it is told to end.
+/// Serves until it is interrupted.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.link.helper.is_some() {
         return Err(Failure::Usage("the helper has its path by --socket: leave it out of --link".into()));

@@ -102,8 +102,7 @@ fn main() -> ExitCode {
     };
     match arguments.command.check_environment().and_then(|()| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
-        // What went wrong after Ctrl-C did so because of it: the other process of a connection may have heard of it
-        // first.
+        // What went wrong after Ctrl-C did so because of it: the other process of a connection may have got it first.
         Err(Failure::Runtime(_)) if interrupt::has_come() => end(&Failure::Interrupted),
         Err(failure) => end(&failure),
     }

@@ -103,7 +103,7 @@ fn a_wrong_command_line_exits_with_2() {
 
 #[test]
 fn a_failure_exits_with_1() {
-    // Nobody listens on port 1, so it refuses at once.
+    // No process listens on port 1, so it refuses at once.
     let output = weft(&["perf", "latency", "--transport", "sockets", "--vs", "none", "--connect", "127.0.0.1:1"]);
     assert_eq!(code(&output), Some(1));
     assert!(text(&output.stderr).contains("127.0.0.1 port 1"), "{}", text(&output.stderr));

@@ -20,10 +20,10 @@ const ROLE: &str = "WEFT_EARLY_ROLE";
 /// Addresses of the link that no kernel has.
 const LINKS: [&str; 2] = ["rail0=10.0.0.77/24", "rail0=10.0.0.78/24"];
 const SERVER: &str = "10.0.0.77:7000";
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(100));
 
-/// The window, in writes of so many bytes.
+/// The window, in writes of this many bytes.
 const WRITE: usize = 100_000;
 const WRITES: usize = 30;
 /// One message behind each write.

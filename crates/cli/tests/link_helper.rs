@@ -19,7 +19,7 @@ const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 const ROLE: &str = "WEFT_HELPER_ROLE";
 const LINK: &str = "rail0=10.0.0.77/24,fd77:6566:7400::77/64";
 const HOST: &str = "rail0=host:40000-40009";
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 fn lab() -> Option<Lab> {
@@ -121,7 +121,7 @@ fn send(hardware: &str) {
     }
 }
 
-/// Has a socket from the helper, tries to have its filter away, and hears what is the link's and nothing else.
+/// Has a socket from the helper, tries to remove its filter, and receives what is the link's and nothing else.
 fn listen(path: &Path) {
     let without = PacketSocket::open("rail0").unwrap_err().to_string();
     assert!(without.contains("CAP_NET_RAW") && without.contains("link-helper"), "{without}");

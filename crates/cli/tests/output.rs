@@ -1,4 +1,4 @@
-//! What commands do when nobody reads what they say, when it has no room, and at Ctrl-C.
+//! What commands do when no process reads their output, when it has no room, and at Ctrl-C.
 
 mod running;
 
@@ -98,7 +98,7 @@ fn ctrl_c_is_the_reason_also_when_the_other_processes_of_a_command_ended_first()
         let Some(others) = await_children(child.id()) else {
             panic!("{line}: {}", complaint(&child.wait_with_output().unwrap()));
         };
-        // The others may have heard of it first, and ended.
+        // The others may have got it first, and ended.
         killpg(group, Signal::SIGSTOP).unwrap();
         for id in &others {
             kill(Pid::from_raw(id.parse().unwrap()), Signal::SIGINT).unwrap();
@@ -144,7 +144,7 @@ fn ignores_interrupts() -> bool {
 
 fn is_running(id: &str) -> bool {
     let state = fs::read_to_string(Path::new("/proc").join(id).join("stat")).unwrap_or_default();
-    // One that has ended, and that nobody has asked about yet, does not run.
+    // One that has ended, and that no process has waited for yet, does not run.
     state.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 

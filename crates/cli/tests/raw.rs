@@ -22,9 +22,9 @@ use weft_wire::raw::{ETHER_TYPE, HEADER_LENGTH_IPV6, Header};
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 /// The variable that says to a worker what it does.
 const ROLE: &str = "WEFT_RAW_ROLE";
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(100));
-/// Addresses of the link that no kernel has, and one that nobody has.
+/// Addresses of the link that no kernel has, and one that no host has.
 struct Addresses {
     server: &'static str,
     client: &'static str,
@@ -143,7 +143,7 @@ fn offer() -> Offer {
     Offer { transport: Transport::Edge, ..ConnectOptions::default().offer }
 }
 
-/// Lets itself be written to and read, and looks at what has come.
+/// Lets the peer write and read its memory, and checks what has come.
 fn serve(address: &str) {
     let end = End::new(&link(address));
     let listen = ListenOptions { offer: offer(), ..ListenOptions::default() };
@@ -264,10 +264,10 @@ fn more(end: &End) -> QueuePair {
     end.queue_pair.domain().create_queue_pair(&end.completions, &QueuePairOptions::default()).unwrap()
 }
 
-/// Sends frames that have no datagram, or one that is nobody's, until it is ended.
+/// Sends frames that have no datagram, or one that is for no port, until it is ended.
 fn disturb(hardware: &str, remote: SocketAddr) {
     let socket = PacketSocket::open("rail0").unwrap();
-    // With colons they would be told from nothing else.
+    // With colons it could not be told from an address.
     let mut head: Vec<u8> = hardware.split('-').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     head.extend_from_slice(&socket.hardware());
     head.extend_from_slice(&ETHER_TYPE.to_be_bytes());
@@ -285,7 +285,7 @@ fn disturb(hardware: &str, remote: SocketAddr) {
         emit(Header { length: 1400, ..good }),
         emit(Header { length: u16::MAX, ..good }),
         emit(Header { length: 0, ..good }),
-        // Who cannot be answered: nobody, all, another network, the receiver itself.
+        // Sources that cannot be answered: an unspecified address, all, another network, the receiver itself.
         emit(Header { source: at(nobody, 1), ..good }),
         emit(Header { source: at(many, 1), ..good }),
         emit(Header { source: at(other, 1), ..good }),

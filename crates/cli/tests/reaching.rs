@@ -1,7 +1,8 @@
-//! How endpoints find a path to each other when most of what they are told leads nowhere, between hosts of a lab.
+//! How endpoints find a path to each other when most of the addresses that they get lead nowhere, between hosts of a
+//! lab.
 //!
 //! Each host has, besides its link: an address that the other has too (as docker gives one to every host), and a
-//! network of its own in which nobody answers. Endpoints name all of these, the good one last.
+//! network of its own in which no host answers. Endpoints name all of these, the good one last.
 //!
 //! Where labs cannot be had, each test says why and passes.
 
@@ -24,7 +25,7 @@ const PORT: u16 = 7000;
 const SHARED: IpAddr = IpAddr::V4(Ipv4Addr::new(172, 17, 0, 1));
 /// How long an endpoint tries to reach a peer, all paths together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// A machine may be busy with other things. A connection attempt of the kernel that nobody gives up takes longer than
+/// A machine may be busy with other things. A connection attempt of the kernel that is not given up takes longer than
 /// this.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -159,7 +160,7 @@ fn answer(end: &End) {
     let sent = end.next();
     assert!(sent.outcome.is_ok(), "{sent:?}");
     println!("role: heard: {text}");
-    // The other has heard it when this is ended from outside.
+    // The other has received it when this is ended from outside.
     end.hear();
 }
 

@@ -138,7 +138,7 @@ fn a_peer_that_falls_silent_is_an_error_after_the_timeout() {
 
 #[test]
 fn failures_to_connect_are_clear() {
-    // Nobody listens on port 1.
+    // No process listens on port 1.
     let refused = weft(&words("rping -c -a 127.0.0.1 -p 1 -C 1"));
     assert_eq!(refused.code, Some(1));
     assert!(refused.text.contains("127.0.0.1:1: connection refused"), "{}", refused.text);

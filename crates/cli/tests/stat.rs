@@ -12,7 +12,7 @@ use serde_json::Value;
 use weft::verbs::Counters;
 use weft_driver::board::{Board, DIRECTORY_VARIABLE};
 
-/// Makes this program a process with so many NICs, for others to look at.
+/// Makes this program a process with this many NICs, for others to read.
 const NICS_VARIABLE: &str = "WEFT_TEST_NICS";
 
 const READY: &str = "the boards are there";
@@ -66,7 +66,7 @@ impl Process {
         self.child.id().to_string()
     }
 
-    /// All its NICs have sent so many requests.
+    /// All its NICs have sent this many requests.
     fn publish(&mut self, sent: u64) {
         writeln!(self.input.as_ref().unwrap(), "{sent}").unwrap();
         self.wait_ready();
@@ -274,7 +274,7 @@ fn boards_are_found_in_the_runtime_directory() {
 #[test]
 fn who_has_no_place_for_its_counters_says_so() {
     let mut caller = Command::new(env!("CARGO_BIN_EXE_weft"));
-    // Nobody listens there, which does not matter here.
+    // No process listens there, which does not matter here.
     caller
         .args(["rping", "-c", "-a", "127.0.0.1", "-p", "1", "-C", "1"])
         .env(DIRECTORY_VARIABLE, "/proc/no/such/place");

@@ -23,12 +23,12 @@ use weft_lab::{BridgeProgram, Carrier, Host, Lab, Link, Plan, Shape};
 const ROLE: &str = "WEFT_STREAM_ROLE";
 /// Addresses of the link that no kernel has.
 const LINKS: [&str; 2] = ["rail0=10.0.0.77/24,fd77:6566:7400::77/64", "rail0=fd77:6566:7400::78/64,10.0.0.78/24"];
-/// The first of them, of both kinds, and those of the caller and of nobody.
+/// The first of them, of both kinds, and those of the caller and of no host.
 const SERVER: [&str; 2] = ["10.0.0.77", "fd77:6566:7400::77"];
 const CALLER: [&str; 2] = ["10.0.0.78", "fd77:6566:7400::78"];
 const NOBODY: [&str; 2] = ["10.0.0.99", "fd77:6566:7400::99"];
 const RDMA_PORT: u16 = 7000;
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(100));
 /// Streams at the same time, and bytes of each.
 const STREAMS: usize = 24;
@@ -245,7 +245,7 @@ fn streams_go_by_weft_s_own_tcp_to_itself_and_to_the_kernel_s() {
     let kernels = [Some(lab.host(0).address(0)), lab.host(0).address_v6(0)];
     let servers = || SERVER.map(|own| own.parse().unwrap()).into_iter().zip(kernels.into_iter().flatten());
     servers().for_each(|(own, kernel)| go(&lab, own, kernel));
-    // A reset is said once: where it is lost, who waits for more never hears of it.
+    // A reset is sent once: where it is lost, an end that waits for more never gets it.
     shape(&mut lab, &Shape::default());
     servers().for_each(|(own, kernel)| fail_with(&lab, own, kernel));
     lab.down().unwrap();

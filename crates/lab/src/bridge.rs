@@ -1,6 +1,6 @@
 //! A switch in user space: packets of shaped rails go from port to port by way of the emulator. By rings it has their
 //! frames, and sends them by itself. By the kernel's packet queues it has their numbers, and the kernel, which routes
-//! between the ports, sends them when it is told.
+//! between the ports, sends them when the switch says so.
 //!
 //! It is a process of its own, in the namespace of the lab's switch. Its standard input brings lines of JSON, each with
 //! all its ports, or ask how late it was; it answers each with a line. It ends when its standard input does.
@@ -47,11 +47,11 @@ pub(crate) struct PortPlan {
 pub(crate) enum Order {
     /// From now on these are the ports.
     Ports(Vec<PortPlan>),
-    /// Say how late frames were since this was asked last.
+    /// Report how late frames were since the last report.
     Lateness,
 }
 
-/// What it answers: how late frames were, if that was asked and there were any.
+/// What it answers: how late frames were, if the request was for that and there were any.
 pub(crate) type Answer = Result<Option<Lateness>, String>;
 
 struct Port {
@@ -90,7 +90,7 @@ struct Bridge {
     waits: WaitSet,
     /// How late frames of any port were.
     lateness: LatenessLog,
-    /// The latest time that the links were told: none of them is told an earlier one.
+    /// The latest time that the links got: none of them gets an earlier one.
     told: Time,
     /// When packets should have gone on that go now.
     due: Vec<Time>,
@@ -106,8 +106,8 @@ struct Orders {
 const ORDERS: u64 = u64::MAX;
 const QUEUES: u64 = u64::MAX - 1;
 
-/// Is the switch of a lab's shaped links until standard input ends. Whoever uses [`Lab::shape`](crate::Lab::shape)
-/// names a program that calls this.
+/// Is the switch of a lab's shaped links until standard input ends. A user of [`Lab::shape`](crate::Lab::shape) names a
+/// program that calls this.
 ///
 /// # Errors
 /// The operating system refused what it needs, or standard input says what is not understood.
@@ -214,8 +214,8 @@ impl Bridge {
         }
         let now = self.clock.now();
         self.told = self.told.max(now);
-        // By when they come, whichever port it is: each link hears of times that don't run backwards. What comes late
-        // to the second link is not later for it.
+        // In the order of their arrival, whichever port it is: each link gets times that don't run backwards. What
+        // comes late to the second link is not later for it.
         while let Some(index) = self.next_port(now) {
             if let Some((at, packet)) = self.ports[index].from_host.deliver_timed(now) {
                 self.forward(index, packet, at);

@@ -62,7 +62,7 @@ impl BridgeProcess {
         self.tell(&Order::Ports(ports)).map(drop)
     }
 
-    /// How late frames were since this was asked last; `None`: there were none.
+    /// How late frames were since the last call; `None`: there were none.
     pub(crate) fn take_lateness(&self) -> Result<Option<Lateness>, LabError> {
         self.tell(&Order::Lateness)
     }

@@ -99,7 +99,7 @@ pub(crate) struct Mending {
     pub(crate) ways: String,
 }
 
-/// What `ip` and `tc` are told at an end of a link between clusters, which has no rate of the lab's.
+/// Commands for `ip` and `tc` at an end of a link between clusters, which has no rate of the lab's.
 pub(crate) fn wan_commands(interface: &str, step: Step, mending: &Mending, mtu: u32) -> Commands {
     match step {
         Step::Down => Commands { ip: format!("link set {interface} down\n"), tc: String::new() },
@@ -111,7 +111,7 @@ pub(crate) fn wan_commands(interface: &str, step: Step, mending: &Mending, mtu: 
     }
 }
 
-/// What `ip` and `tc` are told at one end, where connections have a congestion control of their way's own, or none.
+/// Commands for `ip` and `tc` at one end, where the route names a congestion control of its own, or none.
 pub(crate) fn commands(
     (plan, hosts): (&Plan, &[Host]),
     end: &End,

@@ -31,7 +31,7 @@ pub enum LabError {
     Clusters(String),
     /// A shape that can't be; in words.
     Shape(String),
-    /// One direction of a link of which nobody said whose it is.
+    /// One direction of a link without the host that sends in it.
     WhoseDirection {
         /// The link.
         link: Link,
@@ -64,7 +64,7 @@ pub enum LabError {
         advice: String,
     },
 
-    // Nobody's that is known.
+    // The cause is unknown.
     /// A program that should have changed the network has failed.
     Tool {
         /// The program, with its arguments.
@@ -74,7 +74,7 @@ pub enum LabError {
     },
     /// The process that shapes links failed; in words.
     Bridge(String),
-    /// This process, which kept a namespace, has been killed by somebody.
+    /// This process, which kept a namespace, has been killed from outside.
     Lost(u32),
     /// Something runs on in the namespace that this process kept, although it was killed.
     Left(u32),
@@ -94,7 +94,7 @@ impl LabError {
         matches!(self, Self::Missing { .. } | Self::Barred { .. } | Self::NoRouting)
     }
 
-    /// Whether what was asked for makes no sense, so that asking again would not help.
+    /// Whether the request makes no sense, so that a retry would not help.
     pub fn is_callers(&self) -> bool {
         matches!(
             self,

@@ -12,8 +12,8 @@ use crate::process::Process;
 use crate::tools::{self, Tools};
 
 /// What a holder does. It ends when its standard input does, and before that kills whatever else is in its network
-/// namespace: a namespace goes when the last process in it has. It looks again until it finds nobody, for about five
-/// seconds. Ctrl-C is not for it.
+/// namespace: a namespace goes when the last process in it has. It checks again until it finds no process, for about
+/// five seconds. Ctrl-C is not for it.
 ///
 /// First it takes its host name, puts the lab's names into `/etc/hosts` and its own interfaces below `/sys`, and routes
 /// what is not for itself: each of these if its environment says so, and as far as the system allows it. Bridges do not
@@ -70,9 +70,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What a namespace is for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Role {
-    /// The host name of its programs; empty: that of whoever starts them.
+    /// The host name of its programs; empty: that of the process that starts them.
     pub(crate) name: String,
-    /// What `/etc/hosts` says to its programs; empty: what it says to whoever starts them.
+    /// What `/etc/hosts` says to its programs; empty: what it says to the process that starts them.
     pub(crate) hosts: String,
     /// Whether it passes on what is not for itself.
     pub(crate) routes: bool,
@@ -153,7 +153,7 @@ impl Holder {
         self.told.routes
     }
 
-    /// Lets it end: it hears so at once, and [`Holder::wait`] waits for it.
+    /// Lets it end: it is notified at once, and [`Holder::wait`] waits for it.
     pub(crate) fn release(&mut self) {
         self.shell.release();
     }
@@ -191,7 +191,7 @@ impl Shell {
 impl Drop for Shell {
     fn drop(&mut self) {
         self.release();
-        // Nobody is there who could do anything about it.
+        // No caller is there that could handle an error.
         let _ = self.wait();
     }
 }

@@ -73,7 +73,7 @@ impl Host {
         self.knows_names
     }
 
-    /// The process whose namespaces are this host's. It runs no program of anybody's.
+    /// The process whose namespaces are this host's. It runs no program of the user's.
     pub fn holder(&self) -> Process {
         self.holder
     }

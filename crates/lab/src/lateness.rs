@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest lateness that is told from longer ones.
+/// The longest lateness that is distinguished from longer ones.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Digits of a lateness that are kept.
 const DIGITS: u8 = 3;

@@ -12,9 +12,9 @@
 //! # }
 //! ```
 //!
-//! A namespace lives as long as a process in it. Each has a holder, a shell that reads from a pipe whose other end this
-//! process has and nobody else: when this process ends, however it does, the pipe closes, and the holder kills what
-//! still runs in its namespace and ends. So nothing is ever left behind, and nothing has to be cleaned up later.
+//! A namespace lives as long as a process in it. Each has a holder, a shell that reads from a pipe whose other end only
+//! this process has: when this process ends, however it does, the pipe closes, and the holder kills what still runs in
+//! its namespace and ends. So nothing is ever left behind, and nothing has to be cleaned up later.
 //!
 //! The work is done by `unshare` and `nsenter` of util-linux, `ip` and `tc` of iproute2, and `ethtool`. Inside a lab a
 //! process has user id 0 and every right over the lab's network, and outside of it those that its user has.

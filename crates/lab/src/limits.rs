@@ -14,6 +14,6 @@ pub const LINKS: RangeInclusive<usize> = 1..=8;
 /// end.
 pub const MTU: RangeInclusive<u32> = 1280..=65_535;
 
-/// The rate that a link may have. Below it one packet would take longer than anybody waits for; above it no processor
-/// comes.
+/// The rate that a link may have. Below it one packet would take longer than any program waits for; above it no
+/// processor comes.
 pub const RATE: RangeInclusive<BitsPerSecond> = BitsPerSecond(100_000)..=BitsPerSecond(100_000_000_000);

@@ -78,7 +78,7 @@ pub(crate) struct Queued<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard<'a> {
     Packet(Queued<'a>),
-    /// It has done what it was told, or refused with this number.
+    /// It has executed the request, or refused it with this number.
     Answer(i32),
     Other,
 }

@@ -1,4 +1,4 @@
-//! What `ip`, `tc` and `ethtool` are told, as text.
+//! Arguments and input of `ip`, `tc` and `ethtool`, as text.
 
 use std::fmt::Write;
 use std::net::Ipv6Addr;
@@ -96,7 +96,7 @@ pub(crate) fn whole_packets(interface: &str) -> String {
     format!("link set {interface} gso_max_segs {MOST_SEGMENTS} gso_max_size {LARGEST_SEND}\n")
 }
 
-/// Lines for `ip -batch`: whoever uses this interface asks anew for its neighbours.
+/// Lines for `ip -batch`: users of this interface ask anew for its neighbours.
 pub(crate) fn forget_neighbours(interface: &str) -> String {
     format!("neighbour flush dev {interface}\n")
 }
@@ -118,7 +118,7 @@ pub(crate) fn addresses(host: &Host) -> String {
 
 /// The same for its address of IPv6, which it may have already.
 pub(crate) fn address_v6(rail: &Rail) -> String {
-    // Nobody else has it, so it need not wait until that is known.
+    // No other host has it, so it need not wait until that is known.
     let line = |address| format!("address replace {address}/64 dev {} nodad\n", rail.interface);
     rail.ipv6.map_or_else(String::new, line)
 }

@@ -11,7 +11,7 @@ use crate::process::Process;
 /// The number of the first table.
 const FIRST_TABLE: usize = 10_000;
 
-/// The address of every port, on its own link, for whoever asks by IPv6 (RFC 4291 section 2.5.6).
+/// The address of every port, on its own link, for hosts that ask by IPv6 (RFC 4291 section 2.5.6).
 const PORT_V6: &str = "fe80::1";
 
 /// What a shell does in the switch's namespace. Its first argument is 1 where the ports, its other ones, are to route,

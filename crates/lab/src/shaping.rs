@@ -123,7 +123,7 @@ impl Lab {
         self.ports.get(&(wan::far_segment(link, 0), 0)).map(|plan| plan.carrier)
     }
 
-    /// How late packets of shaped links went on, since this was asked last; `None`: there were none, or no link is
+    /// How late packets of shaped links were forwarded, since the last call; `None`: there were none, or no link is
     /// shaped.
     ///
     /// # Errors

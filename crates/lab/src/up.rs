@@ -80,7 +80,7 @@ impl Lab {
     }
 
     /// Has routes name the congestion control that is wanted most, if the hosts' namespaces have another one: root may
-    /// have allowed it to nobody else.
+    /// have allowed it to no other user.
     fn set_congestion_control(&mut self) -> Result<(), LabError> {
         let wanted = self.plan.congestion_controls()[0].to_owned();
         if wanted == self.holders[0].congestion_control() {
@@ -131,7 +131,7 @@ impl Lab {
         &self.hosts[index]
     }
 
-    /// Whether nothing of it has ended, which would need somebody who kills its processes.
+    /// Whether none of its processes has ended, which happens only when another program kills them.
     pub fn is_whole(&self) -> bool {
         self.holders.iter().all(|holder| holder.process().is_alive())
     }
@@ -366,7 +366,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // All hear it before the first is waited for, which its own drop does.
+        // All are notified before the first is waited for, which its own drop does.
         self.holders.iter_mut().for_each(Holder::release);
     }
 }

@@ -1,4 +1,4 @@
-//! What `ip` is told about gateways and the links between them, as text.
+//! Input of `ip` for gateways and the links between them, as text.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

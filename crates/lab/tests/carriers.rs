@@ -69,7 +69,7 @@ fn shape_by(lab: &mut Lab, carrier: Carrier, shape: &Shape) -> bool {
     }
 }
 
-/// Sends so much from a host to another and back, by the kernel's TCP. How long that took, set-up included.
+/// Sends this many bytes from a host to another and back, by the kernel's TCP. How long that took, set-up included.
 fn echo(lab: &Lab, [from, to]: [usize; 2], address: IpAddr, bytes: usize) -> Duration {
     let mut echo = Worker::start(lab.host(to), &format!("echo {address}"));
     let remote = SocketAddr::new(address, echo.says().parse().unwrap());

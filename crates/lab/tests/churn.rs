@@ -17,7 +17,7 @@ use weft_lab::{Lab, Plan};
 use weft_link::LinkNetwork;
 use weft_memory::{Limits, Registry};
 
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Duration = Duration::from_secs(60);
 const OURS: &str = "10.0.0.77:7000";
 /// If each had one of the 1024 places of streams for the 10 s of TIME-WAIT, these would take 70 s; they take about 5.
@@ -51,7 +51,7 @@ fn serves() {
     }
 }
 
-/// Each call hears the end of the stream, and not a reset.
+/// Each call gets the end of the stream, and not a reset.
 fn calls() {
     let remote: SocketAddr = OURS.parse().unwrap();
     let began = Instant::now();

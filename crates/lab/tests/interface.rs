@@ -20,13 +20,14 @@ use weft_lab::{Host, Lab, Plan};
 use weft_link::{LinkDatagram, LinkListener, LinkNetwork, LinkPort};
 use weft_memory::{Limits, Registry};
 
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LINK: &str = "c0=10.7.0.77/24";
 const OURS: &str = "10.7.0.77:7000";
 const LISTENER: Token = Token(1);
 const STREAM: Token = Token(2);
-/// Turns of the waiting in a test. One that finds something readable that nobody reads makes as many in a millisecond.
+/// Turns of the waiting in a test. A wait that finds something readable that no call reads makes as many in a
+/// millisecond.
 const TURNS: u64 = 2000;
 
 /// A lab, of which one host is all that is needed: it has both ends of a cable.
@@ -81,7 +82,7 @@ fn pings(folder: &Path, rounds: u32) {
     }
 }
 
-/// Somebody who calls, and pings when it is told to.
+/// A peer that calls, and pings on command.
 struct Caller {
     worker: Worker,
     folder: PathBuf,
@@ -247,7 +248,7 @@ fn datagrams(folder: &Path) {
         }
         for (from, to) in [(0, 1), (1, 0)] {
             let address = ends[to].port.local_address();
-            // As whoever must get something across, again and again.
+            // Retransmits as an application does that needs delivery.
             while ends[to].turn().as_deref() != Some(word.as_bytes()) {
                 assert!(began.elapsed() < PATIENCE, "{word} does not come");
                 ends[from].send(address, word.as_bytes());
@@ -278,7 +279,7 @@ fn a_link_survives_its_interface_being_down_and_made_anew_and_a_deletion_is_told
     ip(host, "link set c0 up");
     caller.ping();
 
-    // As whoever makes it anew does.
+    // As a program does that makes it anew.
     ip(host, "link del c0");
     make(host);
     caller.ping();

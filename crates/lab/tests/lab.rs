@@ -13,7 +13,7 @@ use weft_lab::{
     WanCut, WanLink, Way, serve_bridge,
 };
 
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long a link must be silent to be taken for cut. A slow machine may make one that passes look cut, so what has to
@@ -58,7 +58,7 @@ fn four_hosts_reach_each_other_through_switches_that_are_not_joined() {
     for (from, to, rail) in [(0, 1, 0), (3, 2, 1), (1, 3, 0)] {
         transfer(lab.host(from), lab.host(to), lab.host(to).address(rail), 100_000);
     }
-    // 2 MB at 100 Mb/s take a sixth of a second; a burst goes faster, so half of that is asked for.
+    // 2 MB at 100 Mb/s take a sixth of a second; a burst goes faster, so half of that is required.
     let seconds = transfer(lab.host(0), lab.host(3), lab.host(3).address(1), 2_000_000);
     assert!(seconds > 0.08, "2 MB in {seconds} s are too fast");
     gone(lab);
@@ -117,7 +117,7 @@ fn cut_and_mend(hosts: usize) {
         (of_host_1, Way::Receive, false, true),
         (all, Way::Carrier, false, false),
     ] {
-        // Over a link that is cut nobody can ask for a neighbour's address.
+        // Over a link that is cut no host can ask for a neighbour's address.
         acquaint(&lab);
         lab.cut(link, way).unwrap();
         assert_eq!(passes(&lab, [0, 1], 0, there), there, "{link} {way}");
@@ -139,7 +139,7 @@ fn cut_and_mend(hosts: usize) {
     gone(lab);
 }
 
-/// Tells both hosts who the other is, so that nobody has to ask while a link is cut.
+/// Gives both hosts the other's hardware address, so that neither has to ask while a link is cut.
 fn acquaint(lab: &Lab) {
     for (host, other) in [(0, 1), (1, 0)] {
         let shown = link_state(lab.host(other));
@@ -179,7 +179,8 @@ fn switched(plan: Plan) -> Option<Lab> {
 
 const RAIL: Link = Link { host: None, rail: 0 };
 
-/// Sends numbered datagrams until so many have come. The highest number that came, and how many came after a later one.
+/// Sends numbered datagrams until this many have come. The highest number that came, and how many came after a later
+/// one.
 fn count(lab: &Lab, from: usize, to: usize) -> (u32, u32) {
     let program = env::current_exe().unwrap();
     let (source, target) = (lab.host(from), lab.host(to));
@@ -522,8 +523,8 @@ fn await_that(what: &str, happened: impl Fn() -> bool) {
     }
 }
 
-/// Sends so many bytes from one host to an address of the other, and waits for their echo's last; returns the seconds
-/// it took.
+/// Sends this many bytes from one host to an address of the other, and waits for the last of their echo; returns the
+/// seconds it took.
 fn transfer(from: &Host, to: &Host, address: IpAddr, bytes: usize) -> f64 {
     let program = env::current_exe().unwrap();
     let sink = Worker::start(&mut to.command(&program), &format!("sink {address} {bytes}"));

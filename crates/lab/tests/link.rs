@@ -18,9 +18,9 @@ use weft_lab::{BridgeProgram, Carrier, Lab, Link, Plan, Shape, serve_bridge};
 use weft_link::{LinkNetwork, LinkPort};
 use weft_memory::{Limits, Registry};
 
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Addresses of the link that no kernel has, and some that nobody has.
+/// Addresses of the link that no kernel has, and some that no host has.
 const OURS: &str = "rail0=10.0.0.77/24,fd77:6566:7400::77/64,fe80::77/64";
 const OUR_ADDRESSES: [&str; 2] = ["10.0.0.77:7000", "[fd77:6566:7400::77]:7000"];
 const OUR_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77);
@@ -273,7 +273,7 @@ fn echo(address: SocketAddr) {
     say("done");
 }
 
-/// Nobody has named a gateway.
+/// No gateway is named.
 fn beyond(far: SocketAddr) {
     let mut own = Own::new();
     assert_eq!(own.network.connect(far, PortOptions::default()).unwrap_err(), PortError::NoGateway);
@@ -285,7 +285,7 @@ fn beyond(far: SocketAddr) {
     say("done");
 }
 
-/// Nobody listens there; nobody is there.
+/// No process listens at `closed`; no host has `nobody`.
 fn fails(closed: SocketAddr, nobody: SocketAddr) {
     let mut own = Own::new();
     assert_eq!(own.connect(closed).unwrap_err(), PortError::Refused);
@@ -293,8 +293,8 @@ fn fails(closed: SocketAddr, nobody: SocketAddr) {
     say("done");
 }
 
-/// Has the host's ports until it is killed, and knows a peer. What the kernel's own sockets do beside it, with whoever
-/// calls them, is the kernel's: though this side looks at each frame, it says nothing to any of theirs.
+/// Has the host's ports until it is killed, and knows a peer. What the kernel's own sockets do beside it, with their
+/// callers, is the kernel's: though this side checks each frame, it answers none of theirs.
 fn holds(peer: SocketAddr) {
     let mut own = Own::new();
     assert_eq!(tables(), 1);
@@ -336,7 +336,7 @@ fn port_taken() {
     say("done");
 }
 
-/// Somebody has the address.
+/// Another host has the address.
 fn taken(address: IpAddr) {
     let registry = Registry::new(77, Limits::default());
     let link = format!("rail0=fd77:6566:7400::77/64,{address}/64");
@@ -412,7 +412,7 @@ fn an_address_of_ipv6_that_somebody_has_is_refused() {
     assert!(taken.says() == "done" && taken.succeeds());
 }
 
-/// Somebody on the link says that the neighbour is elsewhere, and that packets are too big for paths that cannot be;
+/// An attacker on the link says that the neighbour is elsewhere, and that packets are too big for paths that cannot be;
 /// and, as a router would, that they are too big for one that can.
 #[test]
 fn liars_change_nothing_and_the_path_s_word_makes_segments_smaller() {

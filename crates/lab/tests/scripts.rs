@@ -26,7 +26,7 @@ const AT_ONE_TIME: usize = 6;
 const FAILURES: usize = 3;
 /// So often it is tried.
 const TRIES: usize = 12;
-/// Longer than that, and a time in a script cannot be told from that of a busy machine.
+/// With a longer stall, a time in a script cannot be distinguished from that of a busy machine.
 const STALL: Duration = Duration::from_millis(6);
 
 fn file(name: &str) -> PathBuf {

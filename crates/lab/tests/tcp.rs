@@ -18,7 +18,7 @@ use weft_tcp::{
     MAX_HEADER, ReceivePolicy, Settings, State,
 };
 
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// An address of the link that no kernel has.
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 77);
@@ -263,7 +263,7 @@ impl Weft {
         }
     }
 
-    /// Sends a frame. One for a neighbour that nobody knows yet is lost, as if the network had lost it.
+    /// Sends a frame. One for an unknown neighbour is lost, as if the network had lost it.
     fn launch(&mut self, emit: impl FnOnce(&EthernetLink, &mut [u8]) -> Result<usize, LinkError>) {
         let mut out = vec![0; FRAME_OVERHEAD + MAX_HEADER + 10_000];
         match emit(&self.link, &mut out) {

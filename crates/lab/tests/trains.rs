@@ -17,7 +17,7 @@ use weft_link::{LinkNetwork, LinkPort};
 use weft_memory::{Limits, Registry};
 use weft_tcp::Counters;
 
-/// Nothing here takes this long; what waits in vain fails then.
+/// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BYTES: usize = 1_000_000;
 const RAIL: Link = Link { host: None, rail: 0 };

@@ -31,7 +31,7 @@ impl Ability {
     }
 }
 
-/// All of them. Takes some milliseconds: libfabric looks at the machine when it is asked for its providers.
+/// All of them. Takes some milliseconds: libfabric inspects the machine when it lists its providers.
 pub(super) fn all() -> Vec<Ability> {
     vec![
         Ability::tried("raw packet sockets", packet_socket()),

@@ -13,13 +13,13 @@ use weft_command::output::print_line;
 /// Bytes of a message of rdma_client and rdma_server (rdmacm-utils).
 const MESSAGE: usize = 16;
 
-/// What those two ask for, in effect: more than anybody needs.
+/// What those two request, in effect: more than any peer needs.
 const DEPTHS: Depths = Depths { ird: 16, ord: 16 };
 
 /// The private data of a rejection.
 const REJECTION: &[u8] = b"weft says no";
 
-/// An STag that nobody gave out.
+/// An STag that no side gave out.
 const BAD_STAG: Stag = Stag(0xdead_beef);
 
 /// What can be said on the command line.

@@ -36,7 +36,7 @@ pub(super) fn rsh(name: &Name, words: &[OsString]) -> Result<(), Failure> {
     become_program(name, host, OsStr::new("/bin/sh"), &["-c".into(), line])
 }
 
-/// A command in a host, which it is told.
+/// A command in a host, with the host's environment.
 pub(super) fn command(state: &State, host: &str, program: &OsStr) -> Result<Command, Failure> {
     let host = state.host(host)?;
     // The user namespace of a lab has no rights over that of another.

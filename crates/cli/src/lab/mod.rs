@@ -169,7 +169,7 @@ enum Command {
         #[arg(long, conflicts_with = "link")]
         all: bool,
     },
-    /// Have a link delay, lose, reorder, repeat or damage what anybody sends over it
+    /// Have a link delay, lose, reorder, repeat or damage what is sent over it
     #[command(after_help = SHAPE_EXAMPLES)]
     Shape(shape::Arguments),
     /// Show the links of a lab: how they are cut, how shaped

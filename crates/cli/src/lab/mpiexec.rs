@@ -150,7 +150,7 @@ impl Launcher {
         rest.split(|end: char| !end.is_ascii_digit()).next()?.parse().ok().map(Self::OpenMpi)
     }
 
-    /// What it is told, besides the program.
+    /// Its arguments, besides the program.
     fn arguments(
         self,
         ranks: usize,
@@ -249,7 +249,7 @@ impl Tools {
     }
 }
 
-/// Puts a file in place of one that somebody may be using.
+/// Puts a file in place of one that a process may be using.
 fn replace(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let draft = path.with_extension(format!("{}", std::process::id()));
     fs::remove_file(&draft).or_else(state::gone)?;

@@ -55,7 +55,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N")]
     corrupt_bits: Option<u8>,
     /// By what its packets are carried, and those of all links that are shaped after this: queue, the kernel's packet
-    /// queues, for IP alone; rings, every frame, one by one [default: as weft lab up was told]
+    /// queues, for IP alone; rings, every frame, one by one [default: that of weft lab up]
     #[arg(long, value_name = "KIND")]
     carrier: Option<Carrier>,
     /// Do nothing to its frames any more

@@ -233,7 +233,7 @@ pub(super) fn own_directory() -> Result<PathBuf, Failure> {
     Err(Failure::Runtime(format!("no directory for what must be remembered of a lab: {}", refused.join("; "))))
 }
 
-/// Whether a directory is the user's alone to write to. /tmp is everybody's: somebody else may have been there first.
+/// Whether only this user may write to a directory. /tmp is writable for all: another user may have been there first.
 fn check(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     let refuse = |why: &str| Err(io::Error::new(ErrorKind::PermissionDenied, format!("{why}: remove it")));

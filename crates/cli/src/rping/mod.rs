@@ -1,8 +1,8 @@
 //! `weft rping`: the test of rdmacm-utils, compatible on the wire, in both roles.
 //!
 //! Each ping: the client names a buffer, the server reads it by RDMA; the client names another, the server writes the
-//! data there. Both are told by messages of 16 bytes ([`ping::Advert`]); the server's answers are messages of the same
-//! length whose content is of no matter.
+//! data there. Messages of 16 bytes advertise both ([`ping::Advert`]); the server's answers are messages of the same
+//! length whose content does not matter.
 
 mod arguments;
 mod client;

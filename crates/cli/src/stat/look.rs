@@ -9,7 +9,7 @@ use weft_command::failure::Failure;
 /// What was seen at one moment.
 pub(super) struct Look {
     pub(super) at: Instant,
-    /// The NICs that were asked for.
+    /// The NICs that were requested.
     pub(super) nics: Vec<Snapshot>,
     /// Files that could not be read.
     pub(super) skipped: Vec<Skipped>,
@@ -18,7 +18,7 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Looks at all NICs, or at those of one process.
+    /// Reads the counters of all NICs, or of those of one process.
     pub(super) fn now(pid: Option<u32>) -> Self {
         let mut found = boards();
         let pids = processes(&found.live);

@@ -34,7 +34,7 @@ impl Screen {
         Self { terminal, keys: Keys::of_standard_input().filter(|_| terminal), ..Self::plain() }
     }
 
-    /// Shows a page. `false`: nobody reads any more.
+    /// Shows a page. `false`: no process reads any more.
     pub(super) fn show(&mut self, page: &str) -> Result<bool, Failure> {
         let first = !self.shown;
         self.shown = true;
@@ -42,7 +42,7 @@ impl Screen {
             page.clone_into(&mut self.page);
             return self.draw(first);
         }
-        // Pages of several lines are told apart by an empty one.
+        // An empty line separates pages of several lines.
         let gap = if first || page.lines().nth(1).is_none() { "" } else { "\n" };
         put(&format!("{gap}{page}"))
     }

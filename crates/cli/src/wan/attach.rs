@@ -85,7 +85,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut last = None;
     lock(&attached, &mut |attached| last = Some(attached.report()));
     let last = last.transpose().map_err(failure)?;
-    // What lies in front goes before the figures are told.
+    // What is in front goes before the figures are shown.
     drop(attached.lock().unwrap_or_else(PoisonError::into_inner).take());
     last.map_or(Ok(()), |last| finish(&last, *json, report.as_deref()))
 }

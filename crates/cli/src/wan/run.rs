@@ -83,7 +83,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let done = run_programs(arguments, &wan, &interrupt, first, second);
     let report = wan.with(Wan::report).transpose();
     wan.down()?;
-    // Whatever became of the programs, what was carried is told.
+    // Whatever became of the programs, the figures of what was carried are shown.
     if let Ok(Some(report)) = &report {
         finish(report, arguments.json, arguments.report.as_deref())?;
     }

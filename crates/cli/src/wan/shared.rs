@@ -24,7 +24,7 @@ pub(super) fn this_program(command: &str) -> Vec<OsString> {
     ["wan", command].map(Into::into).to_vec()
 }
 
-/// What was asked for in a way that can't be is the command line's.
+/// A request that makes no sense is an error of the command line.
 pub(super) fn failure(error: WanError) -> Failure {
     if error.is_callers() { Failure::Usage(error.to_string()) } else { Failure::Runtime(error.to_string()) }
 }

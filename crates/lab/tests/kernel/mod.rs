@@ -97,7 +97,7 @@ pub(crate) fn kernel_echo_at(address: SocketAddr) {
     say("done");
 }
 
-/// Sends so many bytes, and expects them back.
+/// Sends this many bytes, and expects them back.
 pub(crate) fn kernel_calls(address: SocketAddr, total: usize) {
     let stream = TcpStream::connect(address).unwrap();
     let mut way_out = stream.try_clone().unwrap();

@@ -26,7 +26,7 @@ const SCRIPT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 77), 2000
 const AT_ONCE: Duration = Duration::from_millis(15);
 /// So long nothing has to leave until it counts as nothing.
 const SILENCE: Duration = Duration::from_millis(4);
-/// Timers may fire so much earlier and later: some ticks of the slowest clock that is usual, and an eighth.
+/// Timers may fire this much earlier and later: some ticks of the slowest clock that is usual, and an eighth.
 const SLACK: Duration = Duration::from_millis(20);
 /// How long one look lasts; what is longer is a stall.
 const LOOK: Duration = Duration::from_millis(2);
@@ -172,7 +172,7 @@ impl Linux {
         Ok(())
     }
 
-    /// What has left and was not asked for yet, after a look of that length at the most.
+    /// What has left and was not yet expected by a script, after a poll of at most that length.
     fn look(&mut self, most: Duration) -> Outcome {
         let Some((wire, link, _)) = &mut self.wire else { return Ok(()) };
         let began = Instant::now();
@@ -399,7 +399,7 @@ impl Subject for &mut Linux {
             "write" => self.write(number(rest)?)?,
             "read" => self.read(number(rest)?)?,
             "path" => self.say_what_passes(number(rest)?)?,
-            // Nobody has answered: there is nothing to shut down.
+            // The peer has not answered: there is nothing to shut down.
             "close" if self.state()? == "SynSent" => self.socket = None,
             "close" => self.accept()?.shutdown(Shutdown::Write).map_err(text)?,
             "abort" => {

@@ -1,4 +1,4 @@
-//! Somebody on the link who says things that are not so, and one that is.
+//! An attacker on the link that makes false claims, and a true one.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Instant;
@@ -12,17 +12,17 @@ const ETHERNET: usize = 14;
 const IP: usize = 40;
 /// What the path is said to carry.
 const MTU: u32 = 1300;
-/// So many segments one after the other that are as long as may be show that they stay so.
+/// This many segments in a row of the largest permitted size show that they stay so.
 const ENOUGH: u64 = 100;
 
-/// Looks at what `victim` sends to `own`, an address of this host. Each segment that is longer than [`MTU`] has the
-/// word of a router that it was too big, and lies before it. When none is longer any more, says how many were, how many
-/// have been as long as may be since, and how many lies there were.
+/// Reads what `victim` sends to `own`, an address of this host. Each segment that is longer than [`MTU`] gets a
+/// router's message that it was too big, and false claims before it. When none is longer any more, says how many were,
+/// how many of the largest permitted size came since, and how many false claims there were.
 pub(crate) fn meddle(own: IpAddr, victim: IpAddr) {
     let (IpAddr::V6(own), IpAddr::V6(victim)) = (own, victim) else { panic!("addresses of IPv4") };
     // The kernel's own address is certain by then.
     let _ = near(own, 0);
-    // What it does not look at in time waits in a ring: it sees nearly all, however slow it is.
+    // What it does not read in time waits in a ring: it sees nearly all, however slow it is.
     let mut socket = PacketRing::open_for("rail0", &[&[FrameTest::Half(12, 0x86dd), FrameTest::Byte(20, 6)]]).unwrap();
     let hardware = socket.hardware();
     say("ready");
@@ -59,8 +59,8 @@ pub(crate) fn meddle(own: IpAddr, victim: IpAddr) {
     }
 }
 
-/// That this host's address is elsewhere, by an answer and by a claim; that the path is narrower than any; that a
-/// segment was too big which nobody has sent.
+/// False claims: this host's address is elsewhere, by an answer and by a claim; the path is narrower than any; a
+/// segment was too big which no host has sent.
 fn lies_about(frame: &[u8], own: Ipv6Addr, victim: Ipv6Addr, hardware: [u8; 6]) -> Vec<Vec<u8>> {
     let elsewhere = |flags: u8| {
         let body = [&[136, 0, 0, 0, flags, 0, 0, 0][..], &own.octets(), &[2, 1, 2, 0, 0, 0, 0, 0x66]].concat();
