@@ -73,7 +73,7 @@ impl fmt::Display for StartError {
 
 impl Error for StartError {}
 
-/// A message that cannot be right. It changed nothing; whoever sent it does not keep to the plan.
+/// A message that cannot be right. It changed nothing; its sender does not keep to the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerError {
     /// It belongs to an operation that is over, or to one that its sender cannot be in yet.

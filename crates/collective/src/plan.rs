@@ -41,7 +41,7 @@ impl Operation {
 /// What is done together. All ranks of a group must name the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nobody goes on before all have come. Takes and gives no values.
+    /// No rank continues before all have come. Takes and gives no values.
     Barrier,
     /// Takes `block` values for each rank, in the order of ranks; gives this rank's block, combined over all ranks.
     ReduceScatter {

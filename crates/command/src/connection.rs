@@ -43,7 +43,7 @@ const GLANCE_TURNS: u32 = 4096;
 
 /// How long a rejection may take to go out.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// So many callers that are refused get a line.
+/// This many callers that are refused get a line.
 const MOST_REFUSED: u64 = 100;
 
 /// How the connection is to be: what can be said on the command line.
@@ -149,7 +149,7 @@ pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     found.next().ok_or_else(|| unknown(String::new()))
 }
 
-/// Says on standard error where it listens; with port 0 nobody could know.
+/// Says on standard error where it listens; with port 0 no peer could know.
 pub fn announce(listener: &Listener) {
     complain(format_args!("listening on {}", listener.local_address()));
 }
@@ -358,7 +358,8 @@ impl Link {
     }
 
     /// Sends a message of at most [`weft::verbs::MAX_INLINE`] bytes, once there is room: the peer may have got what was
-    /// sent, and answered, while word of that was lost. For whoever waits for no completion of what was posted before.
+    /// sent, and answered, while the acknowledgement was lost. For a caller that waits for no completion of what was
+    /// posted before.
     pub fn send(&self, message: &[u8]) -> Result<(), LinkError> {
         let (request, began) = (WorkRequest::send_inline(message)?.unsignaled(), Instant::now());
         loop {

@@ -1,4 +1,4 @@
-//! Ctrl-C, as a flag that is looked at while waiting.
+//! Ctrl-C, as a flag that is polled while waiting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,12 +11,12 @@ use crate::failure::Failure;
 /// The flag of this process, once it is watched.
 static OF_THIS_PROCESS: OnceLock<Interrupt> = OnceLock::new();
 
-/// Whether somebody wanted this process to end, if it watches for that.
+/// Whether this process was asked to end, if it watches for that.
 pub fn has_come() -> bool {
     OF_THIS_PROCESS.get().is_some_and(Interrupt::has_come)
 }
 
-/// Whether somebody wants the process to end.
+/// Whether the process was asked to end.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 

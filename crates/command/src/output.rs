@@ -52,8 +52,8 @@ pub fn failed(error: io::Error) -> Failure {
     }
 }
 
-/// Writes a line to standard error, in one call: lines of several processes do not mix. Whether anybody reads it is of
-/// no matter.
+/// Writes a line to standard error, in one call: lines of several processes do not mix. Errors of the write are
+/// ignored.
 pub fn complain(text: impl fmt::Display) {
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }

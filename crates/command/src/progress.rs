@@ -34,8 +34,8 @@ pub enum Split {
 }
 
 impl Split {
-    /// Who runs the event loop: who was `named`, or else the thread that this split needs; `None`: whoever the library
-    /// says.
+    /// The thread that runs the event loop: the one that was `named`, or else the one that this split needs; `None`:
+    /// the library decides.
     pub fn progress(self, named: Option<Progress>) -> Option<Progress> {
         named.or((self != Self::Host).then_some(Progress::Thread))
     }

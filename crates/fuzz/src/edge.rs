@@ -89,7 +89,7 @@ pub fn edge_setup(data: &[u8]) {
                 assert!(matches!(both, (Confirmation::Say(said), Confirmation::Expect(awaited)) if said == awaited));
                 return;
             }
-            // Whoever is in between can end a call; he could swallow it, too.
+            // An attacker on the path can end a call; it could swallow it, too.
             Some(_) => return,
         }
     }
@@ -189,8 +189,8 @@ impl Sink for Verdicts {
 }
 
 /// A sequence of operations on a connection: datagrams with good checks and any content, time, sending, closing.
-/// Nothing panics, what is
-/// acknowledged never falls or passes what was sent, it ends once, and it finishes when nobody answers.
+/// Nothing panics, what is acknowledged never falls or passes what was sent, it ends once, and it finishes when the
+/// peer does not answer.
 pub fn edge_connection(data: &[u8]) {
     let mut script = Script(data);
     let settings = Settings {
@@ -287,7 +287,7 @@ impl Run {
         self.connection.receive(&packet, &meta, &mut self.sink);
     }
 
-    /// Somebody on the way quotes a packet, perhaps one under way.
+    /// A router on the path quotes a packet, perhaps one in flight.
     fn hint(&mut self, script: &mut Script<'_>, now: Time) {
         let kind = script.byte();
         let mut quoted = vec![0x41, kind >> 6];

@@ -12,7 +12,7 @@ use weft_wire::message::{Class, Envelope, Outcome, PACKET_HEADER_LENGTH, PacketH
 
 /// Peers of the machine.
 const PEERS: u32 = 3;
-/// The most operations of one input; what follows is not looked at.
+/// The most operations of one input; what follows is ignored.
 const MOST_OPERATIONS: usize = 300;
 /// Bytes of a packet.
 const PACKET: u32 = 512;
@@ -286,7 +286,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Peers answer with names that they were told.
+    /// Peers answer with names that they have received.
     fn note(&mut self, mut records: &[u8]) {
         while !records.is_empty() {
             let (record, head, body) = Record::parse(records).expect("what the machine says is well-formed");

@@ -9,7 +9,7 @@ use weft_mpa::{
     Reassembler, ReassemblerLimits, Responder, StartFailure, Step,
 };
 
-/// The longest header that is asked for before a frame is whole.
+/// The longest header that is read before a frame is whole.
 const HEAD: usize = 96;
 
 /// The first two bytes choose; the rest is used three times. As the peer's side of a start-up, brought whole and in

@@ -20,9 +20,9 @@ impl Words for Memory {
     fn fence(&self) {}
 }
 
-/// The first byte chooses how large the ring is; then three bytes each are a step of one of the ends, or of somebody
-/// who writes to a shared word. What an end calls its own must lie in the ring, and an end that was not told anything
-/// wrong finds nothing wrong.
+/// The first byte chooses how large the ring is; then three bytes each are a step of one of the ends, or of an attacker
+/// that writes to a shared word. What an end calls its own must lie in the ring, and an end that received nothing wrong
+/// finds nothing wrong.
 pub fn ring(data: &[u8]) {
     let [size, steps @ ..] = data else { return };
     let Some(capacity) = Capacity::new(Capacity::LEAST << (size % 19)) else { return };
@@ -66,7 +66,7 @@ struct Ends<'a> {
     producer: Producer<&'a Memory>,
     consumer: Consumer<&'a Memory>,
     capacity: Capacity,
-    /// Nobody but the two ends has written.
+    /// Only the two ends have written.
     is_honest: bool,
 }
 
@@ -100,7 +100,7 @@ impl Ends<'_> {
     }
 }
 
-/// Streams that are written and read, with somebody who scribbles late, or not at all.
+/// Streams that are written and read, with an attacker that scribbles late, or not at all.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut honest = vec![2];
     for turn in 0..40u8 {

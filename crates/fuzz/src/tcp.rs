@@ -72,8 +72,8 @@ pub fn tcp_connection(data: &[u8]) {
 
 /// A few scripts: data in any order, of both sides, with losses and a close.
 pub(crate) fn scripts() -> Vec<Vec<u8>> {
-    // Acknowledges all, or all but so many, and carries so many times two bytes, so many bytes from where they are
-    // expected.
+    // Acknowledges all, or all but `behind` bytes, and carries `length` times two bytes, `from` bytes from where they
+    // are expected.
     let data = |from: u8, length: u8| vec![0, 0x10, from, 0, 0, 0, 60, 2, 0, 0, 0, 0, length];
     let ack = |behind: u8| vec![0, 0x10, 0, 0, behind.wrapping_neg(), 0, 60, 2, 0, 0, 0, 0, 0];
     let sack = |behind: u8, from: u8| {
@@ -247,7 +247,7 @@ impl Run {
 
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
-        // A timer that is due and does nothing would be asked for ever.
+        // A timer that is due and does nothing would be polled for ever.
         for _ in 0..100_000 {
             let Some(next) = self.connection.next_timeout().filter(|next| *next <= end) else {
                 self.now = end;

@@ -29,7 +29,7 @@ const fn target(rank: c_int, at: Aint, count: Count, kind: Handle) -> Target {
     Target { rank, at, count, kind }
 }
 
-/// A request that is over: of a send to nobody.
+/// A request that is over: of a send to no rank.
 unsafe fn over(request: Out) -> Result<(), Fault> {
     let abi = abi();
     // SAFETY: Nothing is sent; the caller says that the request can be written.
@@ -54,7 +54,7 @@ macro_rules! on_window {
                     stringify!($name),
                     // SAFETY: The program's arguments, as they are.
                     || unsafe { library::$library($($argument),*) },
-                    // SAFETY: MPI's rules for the memory that a program names are those that are asked for.
+                    // SAFETY: MPI's rules for the memory that a program names are those that are required.
                     |$served| unsafe { $act },
                 )
             }
@@ -220,7 +220,7 @@ macro_rules! makers {
             base: Out,
             win: Out,
         ) -> c_int {
-            // SAFETY: As above; and it has put the address of its memory where it was told to.
+            // SAFETY: As above; and it has put the address of its memory where `base` points.
             unsafe {
                 let code = library::$lallocate(size, unit, info, comm, base, win);
                 if code == 0 {

@@ -18,7 +18,7 @@ use crate::served::{Served, Side};
 pub(crate) const OPERATIONS: u32 = 4096;
 /// Bytes of one of Weft's operations, at most: longer runs are cut. A multiple of each element's size.
 const LONGEST: usize = 1 << 30;
-/// So many bytes are copied when they are put; more stay where they are until they have gone.
+/// This many bytes are copied when they are put; more stay where they are until they have been sent.
 const COPIED: usize = 16 * 1024;
 
 /// In place of an address: what belongs there is thrown away.
@@ -118,7 +118,7 @@ impl Scratch {
     /// The next bytes of the program's memory, as they go out: where they lie, or packed.
     ///
     /// # Safety
-    /// They can be read, and nobody writes them meanwhile.
+    /// They can be read, and nothing writes them meanwhile.
     unsafe fn gather(&mut self, walk: &mut Walk<'_>, base: *const u8, length: usize) -> &[u8] {
         self.pieces.clear();
         walk.take(length, |run| self.pieces.push(run));

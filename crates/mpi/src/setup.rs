@@ -191,7 +191,7 @@ fn gather_any(comm: Handle, size: usize, origin: &[u8]) -> Result<Vec<Vec<u8>>, 
     Ok(all.chunks_exact(most).zip(lengths).map(|(bytes, length)| bytes[..length].to_vec()).collect())
 }
 
-/// The ranks, connected. Whoever can't open an endpoint still takes part in the exchange, or the others would wait.
+/// The ranks, connected. A rank that can't open an endpoint still takes part in the exchange, or the others would wait.
 fn team(nic: &ProcessNic, comm: Handle, size: usize) -> Result<Team, String> {
     let mut rank = 0;
     // SAFETY: It can be written.
@@ -225,7 +225,7 @@ const LONGEST_BESIDE: Duration = Duration::from_millis(1);
 /// Lets the library go on: other ranks may wait in it for what this one has begun to send.
 fn progress(comm: Handle) {
     let (mut flag, mut status, abi) = (0, [0_u64; 8], abi());
-    // SAFETY: Both can be written, and a status has at most 40 bytes. Nobody sends by this communicator.
+    // SAFETY: Both can be written, and a status has at most 40 bytes. No rank sends by this communicator.
     unsafe {
         library::Iprobe(abi.any_source, abi.any_tag, comm, &raw mut flag, status.as_mut_ptr().cast());
     }
@@ -235,8 +235,8 @@ fn windows(team: Team, offer: &Offer, comm: Handle, size: usize) -> Result<Serve
     let words = |error: weft::window::Error| error.to_string();
     let options = WindowOptions { operations: OPERATIONS, limit: FOREVER, ..WindowOptions::default() };
     let make = || match NonNull::new(offer.base).filter(|_| offer.bytes > 0) {
-        // SAFETY: MPI says that the memory stays the window's until it is freed, and that whoever touches it meanwhile
-        // does so in other epochs.
+        // SAFETY: MPI says that the memory stays the window's until it is freed, and that a program that touches it
+        // meanwhile does so in other epochs.
         Some(base) => team.create(unsafe { Buffer::foreign(base, offer.bytes) }, &options),
         None => team.allocate(0, &options),
     };

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 /// As [`with`], for calls that wait for what other ranks do: `begin` and, until it says that the call is over, `test`
 /// again and again. Where the program has several threads that may call MPI, the others use the window meanwhile: what
-/// is waited for may depend on what they do (MPI 4.1 section 11.6.2). Else `begin` is told to wait itself.
+/// is waited for may depend on what they do (MPI 4.1 section 11.6.2). Else `begin` waits itself.
 pub(crate) fn with_waiting(
     win: Handle,
     call: &str,

@@ -22,7 +22,7 @@ struct Packet {
     values: Vec<u64>,
 }
 
-/// What a rank brings to an operation: the same for whoever asks.
+/// What a rank brings to an operation: the same for every caller.
 fn input(seed: u64, rank: usize, sequence: u32, length: usize) -> Vec<u64> {
     let mut random = Random::new(seed ^ ((rank as u64) << 32) ^ (u64::from(sequence) << 16));
     (0..length).map(|_| random.next_u64()).collect()

@@ -24,7 +24,7 @@ pub const FI_CQ_FORMAT_TAGGED: fi_cq_format = 4;
 
 pub type fi_cq_wait_cond = c_int;
 pub const FI_CQ_COND_NONE: fi_cq_wait_cond = 0;
-/// The condition is a `size_t`: so many completions.
+/// The condition is a `size_t`: this many completions.
 pub const FI_CQ_COND_THRESHOLD: fi_cq_wait_cond = 1;
 
 pub type fi_cntr_events = c_int;

@@ -36,7 +36,7 @@ pub const FI_MORE: u64 = 1 << 18;
 pub const FI_PEEK: u64 = 1 << 19;
 pub const FI_TRIGGER: u64 = 1 << 20;
 pub const FI_FENCE: u64 = 1 << 21;
-/// Was defined up to 1.17 and has no meaning for anybody.
+/// Was defined up to 1.17 and has no meaning.
 pub const FI_PRIORITY: u64 = 1 << 22;
 pub const FI_COMPLETION: u64 = 1 << 24;
 pub const FI_EVENT: u64 = FI_COMPLETION;

@@ -45,7 +45,7 @@ const BATCH: usize = 32;
 /// The longest address that a provider may have, in bytes.
 const ADDRESS_LIMIT: usize = 256;
 
-/// A reliable-datagram endpoint with one completion queue. Progress is made by whoever calls [`Endpoint::poll`].
+/// A reliable-datagram endpoint with one completion queue. The thread that calls [`Endpoint::poll`] makes progress.
 #[derive(Debug)]
 pub struct Endpoint {
     endpoint: *mut fid_ep,
@@ -91,7 +91,7 @@ impl Endpoint {
 
     fn open_queue(&mut self) -> Result<(), Error> {
         let mut attributes = fi_cq_attr {
-            // Every slot may complete before anybody looks.
+            // Every slot may complete before the queue is polled.
             size: self.slots().count().max(BATCH),
             flags: 0,
             format: FI_CQ_FORMAT_TAGGED,
@@ -148,7 +148,7 @@ impl Endpoint {
         self.slots_mut().bytes_mut(slot)
     }
 
-    // Not public: whoever can exchange the slots for others can free buffers that the provider uses.
+    // Not public: a caller that can exchange the slots for others can free buffers that the provider uses.
     fn slots_mut(&mut self) -> &mut Slots {
         self.slots.as_mut().expect("taken only by drop")
     }
@@ -296,7 +296,7 @@ impl Endpoint {
     fn failed_operation(&mut self) -> Error {
         // SAFETY: all fields are integers or pointers, for which zero is a value. It is as large as any version's.
         let mut entry: fi_cq_err_entry = unsafe { mem::zeroed() };
-        // SAFETY: the queue is open; the provider writes at most an entry of the version that we asked for.
+        // SAFETY: the queue is open; the provider writes at most an entry of the version that we requested.
         let result = unsafe {
             let Some(read) = (*(*self.queue).ops).readerr else { return Error::Unusable { missing: "fi_cq_readerr" } };
             read(self.queue, &raw mut entry, 0)

@@ -52,7 +52,7 @@ pub enum Error {
     },
     /// The caller wants more bytes than there is room for.
     TooLong {
-        /// Bytes asked for.
+        /// Bytes requested.
         length: usize,
         /// Bytes of a slot, or what can be injected.
         limit: usize,

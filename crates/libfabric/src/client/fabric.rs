@@ -115,7 +115,7 @@ fn discover(library: &Library, provider: &str, local: Local<'_>) -> Result<*mut 
         Local::Toward(peer) => (c_string(peer)?, 0),
     };
     // With FI_SOURCE a node alone would leave the port open to interpretation: 0 lets the system choose. A peer needs a
-    // port that nobody looks at, for the address only selects the way to it.
+    // port, whose number does not matter, for the address only selects the path to it.
     let service: &CStr = if flags == FI_SOURCE { c"0" } else { c"1" };
     let hints = hints(library, &provider)?;
     let mut info = ptr::null_mut();
@@ -131,7 +131,7 @@ fn discover(library: &Library, provider: &str, local: Local<'_>) -> Result<*mut 
     Ok(info)
 }
 
-/// What is asked of a provider. Only fields that libfabric 1.17 has are touched.
+/// What is required of a provider. Only fields that libfabric 1.17 has are touched.
 fn hints(library: &Library, provider: &CStr) -> Result<*mut fi_info, Error> {
     // SAFETY: of NULL, fi_dupinfo makes an empty info with all attribute structures at the library's own size, or gives
     // NULL.

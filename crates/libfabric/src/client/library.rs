@@ -32,7 +32,7 @@ pub struct Provider {
 }
 
 impl Library {
-    /// The name that the dynamic loader is asked for.
+    /// The name that the dynamic loader gets.
     pub const FILE: &str = "libfabric.so.1";
 
     /// Loads `libfabric.so.1` from where the dynamic loader finds it. The first call loads; later ones give the same
