@@ -1,4 +1,4 @@
-//! The passive side: gives memory, and answers what is asked.
+//! The passive side: gives memory, and answers requests.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -23,7 +23,7 @@ pub(crate) enum Ask {
     },
     /// Whether everything before has arrived. Answered by [`Answer::Done`].
     Fence,
-    /// Add so many bytes from the start of the windows to the digest. Answered by [`Answer::Done`].
+    /// Add this many bytes from the start of the windows to the digest. Answered by [`Answer::Done`].
     Digest(u64),
     /// The digest of all that was added. Answered by [`Answer::Digest`].
     Finish,
@@ -156,7 +156,7 @@ impl Windows {
     }
 }
 
-/// Checks what is asked for before memory is allocated. Returns the count and the bytes of each.
+/// Checks a request before memory is allocated. Returns the count and the bytes of each.
 pub(crate) fn check_open(version: &str, windows: u32, bytes: u64) -> Result<(u32, usize), String> {
     if version != env!("CARGO_PKG_VERSION") {
         return Err(format!("the active side is weft {version}, this is {}", env!("CARGO_PKG_VERSION")));

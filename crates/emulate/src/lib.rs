@@ -7,8 +7,8 @@
 //! in virtual time; `weft-lab` and `weft-wan` drive them with the machine's clock.
 //!
 //! Times are logical: a packet that goes through several links is handed to each at the time at which the one before
-//! let it go ([`Link::deliver_timed`]), not at which it was asked. So lateness does not add up along a
-//! chain, and the fate of a packet depends on when it was sent and on nothing that the machine does meanwhile.
+//! let it go ([`Link::deliver_timed`]), not at which it was polled. So lateness does not add up along a chain, and the
+//! fate of a packet depends on when it was sent and on nothing that the machine does meanwhile.
 //!
 //! A link gives out the packets that went in. What cuts packets or joins them on the way (a middlebox) would stand
 //! between two links.

@@ -273,7 +273,7 @@ const fn is_capable(ecn: Ecn) -> bool {
     matches!(ecn, Ecn::Capable0 | Ecn::Capable1)
 }
 
-/// Flips one to so many bits.
+/// Flips one to `most` bits.
 fn damage(bytes: &mut [u8], most: u8, random: &mut Random) {
     let flips = 1 + random.below(u64::from(most).clamp(1, FLIPS as u64)) as usize;
     let mut flipped = [u64::MAX; FLIPS];

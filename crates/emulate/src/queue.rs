@@ -147,7 +147,7 @@ impl<T> Waiting<T> {
     }
 }
 
-/// How long so many bytes take. Without a rate worth the name, for ever.
+/// How long this many bytes take. Without a rate worth the name, for ever.
 fn transmission_time(bytes: u64, rate_bits_per_s: u64) -> Duration {
     let nanos = (u128::from(bytes) * 8 * 1_000_000_000).div_ceil(u128::from(rate_bits_per_s.max(1)));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -26,11 +26,11 @@ pub struct Settings {
     pub codel: Option<CoDel>,
     /// Which packets are lost after they have left the queue: they took their share of the rate.
     pub loss: Loss,
-    /// Packets that others may overtake: they take longer by up to so much.
+    /// Packets that others may overtake: they take at most this much longer.
     pub reordering: Delayed,
-    /// Packets that come twice: the copy comes later by up to so much.
+    /// Packets that come twice: the copy comes at most this much later.
     pub duplication: Delayed,
-    /// Packets that come with bits flipped: from one to so many, at most four.
+    /// Packets that come with bits flipped: from one to [`Settings::most_flips`], at most four.
     pub corruption: Chance,
     /// One is seen by each checksum; more can cancel out in the Internet's (RFC 1071).
     pub most_flips: u8,
@@ -103,6 +103,6 @@ pub struct Delayed {
 pub struct Mtu {
     /// Bytes, with [`Settings::header_bytes`].
     pub bytes: u32,
-    /// Whether who sends more is told so; a black hole (RFC 2923 section 2.1) drops it without a word.
+    /// Whether the sender of a larger one gets an error; a black hole (RFC 2923 section 2.1) drops it silently.
     pub tells: bool,
 }

@@ -133,8 +133,8 @@ impl Drawer {
     /// The next number of nanoseconds: of the table if there is one, or else of the spread.
     ///
     /// What is drawn is correlated as normal numbers are in a process of first order, each the share of the one before
-    /// and the rest anew, and becomes the distribution that was asked for by its share below. So the distribution is
-    /// the same whatever the correlation.
+    /// and the rest anew, and its share below gives the value of the requested distribution. So the distribution is the
+    /// same whatever the correlation.
     pub(crate) fn draw(
         &mut self,
         spread: Spread,

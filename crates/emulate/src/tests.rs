@@ -306,7 +306,7 @@ fn delays_are_spread_and_may_overtake() {
 fn changes_come_at_their_time() {
     let with_delay = |micros| Profile::from(Settings { delay: Duration::from_micros(micros), ..BARE });
     let mut way = Link::new(with_delay(100), Random::new(1));
-    // They may be told in any order.
+    // They may be given in any order.
     way.set_changes([(at(3000), with_delay(50)), (at(1000), with_delay(500))]);
     for (tag, now) in [999, 1000, 2999, 3500].into_iter().enumerate() {
         way.send(packet(tag, 1), at(now));
@@ -330,7 +330,7 @@ fn lateness_does_not_add_up_along_a_chain() {
     let delay = Duration::from_micros(100);
     let mut chain = [0, 1, 2].map(|_| link(Settings { delay, ..BARE }));
     chain[0].send(packet(0, 1), at(0));
-    // Whoever carries it comes late each time.
+    // Its carrier comes late each time.
     let (when, packet) = chain[0].deliver_timed(at(170)).unwrap();
     chain[1].send(packet, when);
     let (when, packet) = chain[1].deliver_timed(at(270)).unwrap();

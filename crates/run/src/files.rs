@@ -13,7 +13,7 @@ pub(crate) struct Files(Scratch);
 
 impl Files {
     /// Makes them, if the library is there that leads programs to them. Without them a program runs all the same, and
-    /// the user is told.
+    /// the user gets a message.
     pub(crate) fn make(libraries: &Path) -> Option<Self> {
         if !libraries.join(verbs::PATHS).is_file() {
             return None;

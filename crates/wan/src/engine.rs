@@ -28,7 +28,7 @@ pub(crate) struct Engine<C: Carrier, K> {
     /// What changes packets once their link has let them go, in this order. Translation of addresses would be one more.
     rewrites: Vec<Box<dyn Rewrite>>,
     checked: Time,
-    /// The latest time that the links were told: none of them is told an earlier one.
+    /// The latest time that the links got: none of them gets an earlier one.
     told: Time,
     /// When packets should have gone on that go with the next flush, and by which way.
     due: Vec<(usize, Time)>,

@@ -11,7 +11,7 @@ use weft_scenario::ScenarioError;
 pub enum WanError {
     /// The scenario is none.
     Scenario(ScenarioError),
-    /// What was asked for can't be done in this way; in words.
+    /// The request can't be executed in this way; in words.
     Impossible(String),
     /// A right is missing; which, and what to do, in words.
     Right(String),
@@ -45,7 +45,7 @@ impl WanError {
         }
     }
 
-    /// Whether what was asked for makes no sense, so that asking again would not help.
+    /// Whether the request makes no sense, so that a retry would not help.
     #[must_use]
     pub fn is_callers(&self) -> bool {
         match self {

@@ -1,5 +1,5 @@
-//! The process that carries packets, driven through standard input and output: it is told what to carry in one line of
-//! JSON, answers with a line, and then answers each line with what it has done. It ends when its standard input does.
+//! The process that carries packets, driven through standard input and output: one line of JSON says what to carry; it
+//! answers with a line, and then answers each line with what it has done. It ends when its standard input does.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! Real packets between two hosts with a long way between them, by both carriers.
 //!
-//! Times are told, not judged: a busy machine is late. What is judged is what no machine can be wrong about: no packet
-//! is early, and the shares that a seed gives.
+//! Times are reported, not judged: a busy machine is late. What is judged is what no machine can be wrong about: no
+//! packet is early, and the shares that a seed gives.
 //!
 //! Where this system allows no namespaces, or lacks a program, each test says so and passes.
 
@@ -139,9 +139,9 @@ fn pace(remote: SocketAddr, count: u32, gap_us: u64) {
         bytes[4..12].copy_from_slice(&now().to_be_bytes());
         socket.send(&bytes).unwrap();
     }
-    // The last word, until it is heard.
+    // The last datagram, until it is received.
     for _ in 0..50 {
-        // The other end goes when it has heard it.
+        // The other end goes when it has received it.
         let _ = socket.send(b"end");
         thread::sleep(Duration::from_millis(5));
     }
@@ -248,7 +248,7 @@ fn attach(interfaces: &[&str]) {
     say(&attached.failure().to_string());
 }
 
-/// Says what is told of frames that are longer than the MTU, when some have come.
+/// Prints the report on frames that are longer than the MTU, when some have come.
 fn too_long(interfaces: [&str; 2]) {
     let mut attached = Attached::between(interfaces, "both.delay = \"1ms\"", "".as_ref(), &program()).unwrap();
     say("ready");

@@ -101,7 +101,7 @@ fn describe(library: Library, starter: &Path, real: &Path, shell: &Shell, is_set
         Fabric::Unknown => "was found, but not its library".to_owned(),
     };
     let lacking: Vec<_> = library.variables().iter().filter(|(name, _)| shell.get(name).is_none()).collect();
-    // Where the shell leads to Weft, and this library has to be told besides.
+    // Where the shell leads to Weft, and this library needs more variables.
     if is_set_up && !lacking.is_empty() {
         let words = lacking.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
         return Topic::Mpi.note(

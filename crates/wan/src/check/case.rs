@@ -1,4 +1,4 @@
-//! What is checked: scenarios, what is sent through them, and what is asked of it.
+//! What is checked: scenarios, what is sent through them, and what is required of it.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) enum Traffic {
     Full { is_datagrams: bool },
 }
 
-/// What is asked of a paced stream. Times are in nanoseconds, shares are parts of 1.
+/// What is required of a paced stream. Times are in nanoseconds, shares are parts of 1.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Judge {
     /// Each packet takes this long.
@@ -41,7 +41,7 @@ pub(crate) enum Judge {
     Damage { share: f64 },
     /// What is lost comes in runs of this many on average.
     Bursts { length: f64 },
-    /// This share is overtaken; held back by up to so much.
+    /// This share is overtaken; held back by at most `by_ns`.
     Reordering { share: f64, by_ns: f64 },
     /// This share comes twice.
     Copies { share: f64 },
@@ -70,7 +70,7 @@ pub(crate) enum Shape {
     Pareto { scale: f64, shape: f64 },
 }
 
-/// What is asked of a stream of TCP.
+/// What is required of a stream of TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TcpJudge {
     /// A window of this many segments in each round trip.

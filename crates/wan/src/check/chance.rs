@@ -42,7 +42,7 @@ impl Shape {
         }
     }
 
-    /// By how much a share may be off where each packet may be late by so much.
+    /// By how much a share may be off where each packet may be late by `late_ns`.
     fn slack(self, late_ns: f64) -> f64 {
         let points = (-4000..8000).map(|point| f64::from(point) * late_ns / 10.0);
         points.map(|at| self.share_below(at + late_ns) - self.share_below(at)).fold(0.0, f64::max)

@@ -1,4 +1,4 @@
-//! What was got, beside what was asked for.
+//! Compares the results with the scenario.
 
 use super::case::{Judge, Markov, Shape, TcpJudge};
 use super::chance::{correlation, distance, quantile, runs};

@@ -37,8 +37,8 @@ pub struct CheckPrograms {
     pub probe: CarrierProgram,
 }
 
-/// Makes a lab for each case, sends its stream through it, and judges what came of it. `tell` hears of each step, and
-/// `is_wanted` says whether to go on: if not, what is done by then is returned, and [`Checks::is_whole`] is false.
+/// Makes a lab for each case, sends its stream through it, and judges what came of it. Calls `tell` for each step, and
+/// `is_wanted` says whether to continue: if not, what is done by then is returned, and [`Checks::is_whole`] is false.
 /// Nothing is left behind in any case.
 ///
 /// # Errors

@@ -37,20 +37,20 @@ pub struct CheckedCase {
     pub name: String,
     /// Its scenario, without the seed.
     pub scenario: String,
-    /// What was asked and got.
+    /// What the scenario says, and the results.
     pub rows: Vec<Row>,
     /// What the emulator says of itself, its lateness with it.
     pub report: Report,
 }
 
-/// One thing that was asked for, and what it was.
+/// One value of the scenario, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What.
     pub what: String,
     /// In which unit; empty: a number alone.
     pub unit: String,
-    /// What was asked for; `None`: as much as goes.
+    /// What the scenario says; `None`: as much as possible.
     pub asked: Option<f64>,
     /// What was got; `None`: there is nothing to say it of.
     pub got: Option<f64>,
@@ -64,7 +64,7 @@ pub struct Row {
     pub note: Option<String>,
 }
 
-/// Whether something is as it was asked for.
+/// Whether a result is what the scenario says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -72,7 +72,7 @@ pub enum Verdict {
     Pass,
     /// It is not.
     Fail,
-    /// It is told, and not judged.
+    /// It is reported, and not judged.
     Reported,
 }
 
@@ -80,7 +80,7 @@ pub enum Verdict {
 const Z: f64 = 5.0;
 
 impl Row {
-    /// What may differ by so much, times `by`.
+    /// What may differ by `tolerance`, times `by`.
     pub(crate) fn judged(what: &str, unit: &str, [asked, got]: [f64; 2], tolerance: f64, by: f64) -> Self {
         let tolerance = tolerance * by;
         let is_met = (got - asked).abs() <= tolerance;
@@ -98,7 +98,7 @@ impl Row {
         Self { z: Some(z).filter(|z| z.is_finite()), ..Self::judged(what, unit, [asked, got], Z * deviation, by) }
     }
 
-    /// What is told alone.
+    /// What is only reported.
     pub(crate) fn reported(what: &str, unit: &str, got: Option<f64>) -> Self {
         Self {
             what: what.to_owned(),
@@ -127,7 +127,7 @@ impl CheckedCase {
         Self { carrier: kind.to_string(), name, scenario, rows, report }
     }
 
-    /// Whether something in it is not as it was asked for.
+    /// Whether a result in it is not what the scenario says.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.rows.iter().any(Row::has_failed)
@@ -153,7 +153,7 @@ impl Checks {
         Self { is_whole: true, passed, ..self }
     }
 
-    /// Rows that have passed, have failed, and are told alone.
+    /// Rows that have passed, have failed, and are only reported.
     #[must_use]
     pub fn counts(&self) -> [usize; 3] {
         let rows = || self.cases.iter().flat_map(|case| &case.rows);

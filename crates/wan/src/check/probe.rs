@@ -1,5 +1,5 @@
-//! The process that sends or receives in a host of the lab, driven through standard input and output: it is told what
-//! to do in one line of JSON, and answers with one or two. A receiver ends when its standard input does.
+//! The process that sends or receives in a host of the lab, driven through standard input and output: one line of JSON
+//! says what to do, and it answers with one or two. A receiver ends when its standard input does.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, IoSliceMut, Read, Write};
@@ -71,7 +71,7 @@ const POINT: Duration = Duration::from_millis(10);
 const TIMER_SLACK_NS: u64 = 1;
 /// How long the next hop may take to say its address.
 const FIND: Duration = Duration::from_millis(150);
-/// Datagrams that are sent between two looks at the clock.
+/// Datagrams that are sent between two reads of the clock.
 const BATCH: usize = 64;
 
 /// Does what standard input says, in a host of a lab that a check has made.
@@ -207,7 +207,7 @@ fn sender(remote: SocketAddr) -> io::Result<UdpSocket> {
 
 fn pace(remote: SocketAddr, packets: u32, gap_ns: u64, bytes: usize) -> io::Result<u64> {
     let socket = sender(remote)?;
-    // The address of the next hop is asked for before, so that no packet waits for it. To this port nothing listens.
+    // The address of the next hop is resolved before, so that no packet waits for it. To this port nothing listens.
     let _ = socket.send(&[]);
     thread::sleep(FIND);
     let mut datagram = vec![0; bytes.saturating_sub(HEADERS).max(STAMP)];
