@@ -54,7 +54,7 @@ fn callers_that_say_nothing_leave_the_program_its_descriptors() {
     }
     let turns = (turns() - before) / start.elapsed().as_secs();
     assert!(turns < MOST_TURNS, "{turns} turns in a second for nothing");
-    // And who says what it wants is served.
+    // And a caller that says what it wants is served.
     active.start_connect(address, &ConnectOptions::default()).unwrap();
     listener.accept(Some(weft_testing::PATIENCE)).expect("a request").accept(&passive, &[]).unwrap();
     active.wait_connected(PATIENCE).unwrap();

@@ -165,8 +165,8 @@ fn an_endpoint_closes_at_once() {
     }
 }
 
-/// The reader is done when the bytes are in place; that may be before its acknowledgement has come. What is sent
-/// again then is memory that its owner has taken back.
+/// The reader is done when the bytes are in place; that may be before its acknowledgement has come. What is
+/// retransmitted then is memory that its owner has taken back.
 #[test]
 fn memory_may_go_as_soon_as_its_reader_is_done() {
     let [active, passive] = pair(Transport::Edge, Transport::Edge);
@@ -233,7 +233,7 @@ fn stop(process: &Child) {
     assert_eq!(waitpid(id, Some(WaitPidFlag::WUNTRACED)), Ok(WaitStatus::Stopped(id, Signal::SIGSTOP)));
 }
 
-/// A process that is stopped is waited for; one that is killed ends all that is under way, whatever it is, once each.
+/// A process that is stopped is waited for; one that is killed ends all that is in flight, whatever it is, once each.
 #[test]
 fn a_process_that_is_stopped_goes_on_and_one_that_is_killed_ends_everything_once() {
     let end = end();

@@ -127,7 +127,7 @@ fn a_process_that_is_killed_flushes_each_request_of_its_peer_once() {
             .map_while(Result::ok)
             .any(|line| line.contains("sent"));
         assert!(said);
-        // 8 MB do not fit into what TCP buffers, so some of these are under way when the peer dies.
+        // 8 MB do not fit into what TCP buffers, so some of these are in flight when the peer dies.
         let bulk = domain.register(pattern(8 << 20), ALL).unwrap();
         let writes = (100..140).map(|id| WorkRequest::send(bulk.slice(..).unwrap()).id(id));
         end.queue_pair.post_list(writes).unwrap();

@@ -104,7 +104,7 @@ impl Everything {
     /// The connection is as good as new.
     fn works(&self) {
         self.knock(0);
-        // Now nothing is on its way there any more.
+        // Now nothing is in flight there any more.
         self.window.fill_with(|_| 0).unwrap();
         self.pair.active.queue_pair.post(self.write().unsignaled()).unwrap();
         self.knock(1);

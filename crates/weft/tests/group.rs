@@ -1,4 +1,4 @@
-//! Groups: threads, processes, a list of addresses, and who does not belong there.
+//! Groups: threads, processes, a list of addresses, and peers that do not belong there.
 
 #[path = "common/children.rs"]
 mod children;

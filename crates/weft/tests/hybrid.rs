@@ -1,5 +1,5 @@
-//! Who runs the NIC: calling threads that come and go, the NIC's own thread, and what it is like when there are too
-//! many of them.
+//! The threads that run the NIC: calling threads that come and go, the NIC's own thread, and the case of too many
+//! threads.
 
 mod common;
 #[path = "common/process.rs"]
@@ -29,7 +29,7 @@ const AWAY: Duration = weft_testing::PATIENCE;
 
 /// This many turns of a caller are enough to compare them with those of the NIC's thread.
 const ENOUGH_TURNS: u64 = 50_000;
-/// Who polls for so long without [`ENOUGH_TURNS`] has to share its core with busy processes.
+/// A thread that polls this long without [`ENOUGH_TURNS`] has to share its core with busy processes.
 const POLLING: Duration = Duration::from_secs(20);
 
 /// Those that move by themselves while callers may run them.
@@ -648,6 +648,7 @@ fn ping_pong(role: &str) {
         }
     }
     say("finished");
-    // The last message goes out before this process ends. Who closes first is open, and so how it ends for the other.
+    // The last message is sent before this process ends. Which side closes first is open, and so how it ends for the
+    // other.
     let _ = end.queue_pair.disconnect(PATIENCE);
 }

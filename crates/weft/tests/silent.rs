@@ -199,7 +199,7 @@ impl Client {
         (write, rate(WorkRequest::read(slice, self.peer).id(4)))
     }
 
-    /// The target wakes and looks for itself.
+    /// The target wakes and checks by itself.
     fn finish(mut self) {
         self.target.tell("look");
         assert_eq!(self.target.ask(), "all is there");

@@ -43,7 +43,7 @@ fn sides(progress: Progress) -> (Side, Side) {
     (active, passive)
 }
 
-/// How the NICs run that look after their peers.
+/// How the NICs run that watch their peers.
 const KINDS: [Progress; 2] = [Progress::Thread, Progress::Hybrid];
 
 #[test]

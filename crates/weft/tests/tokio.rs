@@ -136,7 +136,7 @@ fn errors_have_their_reasons() {
     });
 }
 
-/// The caller gives up, and the listener goes on with the next one.
+/// The caller gives up, and the listener continues with the next one.
 #[test]
 fn a_connect_that_is_dropped_gives_the_connection_up() {
     for transport in TRANSPORTS {

@@ -348,7 +348,7 @@ fn a_rank_that_does_not_fence_is_named_by_all_others() {
             // Making it may be late on a busy machine, too: then there is nothing to see.
             let Ok(mut window) = team.allocate(8, &options) else { return };
             if team.rank() == 1 {
-                // It answers who asks, and that is all that it does.
+                // It answers questions, and does nothing else.
                 while !matches!(window.put(0, 0, &[1]), Err(Error::Failed { .. })) {
                     team.progress();
                     thread::sleep(Duration::from_millis(1));
@@ -357,7 +357,7 @@ fn a_rank_that_does_not_fence_is_named_by_all_others() {
             }
             let error = window.fence(Asserts::default()).and_then(|()| window.fence(Asserts::default())).unwrap_err();
             let Error::Failed { error, .. } = error else { panic!("{error}") };
-            // Who has answered is not blamed; on a busy machine another one may not have.
+            // A rank that has answered is not blamed; on a busy machine another one may not have.
             let is_right = match error {
                 WindowError::Late { rank, answers: true, .. } => rank == 1,
                 WindowError::Late { answers: false, .. } | WindowError::Told { .. } => true,

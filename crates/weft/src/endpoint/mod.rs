@@ -1,5 +1,4 @@
-//! Messages between many peers: tagged and untagged, one-sided transfers and atomics, without queue pairs to look
-//! after.
+//! Messages between many peers: tagged and untagged, one-sided transfers and atomics, without queue pairs to manage.
 //!
 //! | here | what it is |
 //! |---|---|
@@ -10,7 +9,7 @@
 //! | [`EventQueue`] | where completions are read: by polling, by waiting, or with a file descriptor |
 //!
 //! A message goes to the oldest receive that matches it, a receive takes the oldest message that matches; messages from
-//! one peer are matched in the order in which it has sent them. Matching, long transfers and atomics go on in the NIC
+//! one peer are matched in the order in which it has sent them. The NIC continues matching, long transfers and atomics
 //! while the application computes.
 //!
 //! # Example
@@ -94,7 +93,7 @@ impl Endpoint {
     /// The number of the peer with this address, which is new or known.
     ///
     /// # Errors
-    /// The address has no way in it, or there are as many peers as there may be.
+    /// The address has no path in it, or there are as many peers as there may be.
     pub fn peer(&self, address: &Address) -> Result<PeerId, EndpointError> {
         self.endpoint.peer(address)
     }
@@ -228,8 +227,8 @@ impl Endpoint {
         self.endpoint.is_idle()
     }
 
-    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the
-    /// peers' hosts have it, as long as something moves ([`EndpointSettings::linger`]); what is under way then fails.
+    /// Closes it. What was accepted is still sent, to peers that are not connected yet too, and this waits until the
+    /// peers' hosts have it, as long as something moves ([`EndpointSettings::linger`]); what is in flight then fails.
     ///
     /// # Errors
     /// Not everything was delivered. In a callback it stays open, and the reason is [`EndpointFailure::InCallback`].
@@ -246,7 +245,7 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         let (endpoint, domain) = (Arc::clone(&self.endpoint), self.domain.clone());
         self.domain.opened().end(move |_| {
-            // Who wants to know calls `close`.
+            // A caller that needs the outcome calls `close`.
             let _ = endpoint.close();
             drop(domain);
         });

@@ -38,7 +38,7 @@ pub enum GroupError {
         /// How long it was waited for.
         waited_for: Duration,
     },
-    /// What the bootstrap server says: who has not come, is lost, or does not belong here.
+    /// What the bootstrap server says: which rank has not come, is lost, or does not belong here.
     Told(String),
     /// More than a rank may give.
     TooLong {

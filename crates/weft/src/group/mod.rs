@@ -1,5 +1,5 @@
-//! Who the ranks of a job are: how many, which one this is, and a way to exchange a few bytes before anything is
-//! connected, so that it can be.
+//! The ranks of a job: how many, which one this is, and a way to exchange a few bytes before anything is connected, so
+//! that it can be.
 //!
 //! | the ranks are | made with |
 //! |---|---|

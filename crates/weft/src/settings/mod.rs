@@ -9,9 +9,9 @@
 //! | [`notes`] | what else a user should know: old names, and names that mean nothing |
 //! | [`read`] | the same from any list of variables |
 //!
-//! Nine variables are for users. What is left is for tuning, and stands in one more, `FI_WEFT_TUNE`, as `key=value`
-//! pairs separated by commas. Until the next release a key is also taken as a variable of its own (`FI_WEFT_SHORT`
-//! for `short`), with a [`Note`] that says the new form.
+//! Nine variables are for users. What is left is for tuning, and is in one more, `FI_WEFT_TUNE`, as `key=value` pairs
+//! separated by commas. Until the next release a key is also taken as a variable of its own (`FI_WEFT_SHORT` for
+//! `short`), with a [`Note`] that says the new form.
 //!
 //! A library that opens a NIC with [`verbs::Settings`](crate::verbs::Settings) of its own reads nothing of this.
 

@@ -8,7 +8,7 @@ use weft_nic::{JobKey, Settings};
 use super::parameters::Parameters;
 use super::values::{between, bytes, ports, progress, seconds, seconds_or_never, switch};
 
-/// Whom a variable is for.
+/// The audience of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// Users: it is a variable of its own.
@@ -22,7 +22,7 @@ pub enum Audience {
 pub struct Variable {
     /// Its name without `FI_WEFT_`; a key of [`TUNE`] is that in lower case.
     pub name: &'static str,
-    /// Whom it is for.
+    /// Its audience.
     pub audience: Audience,
     /// The value that an environment without it has.
     pub default: &'static str,

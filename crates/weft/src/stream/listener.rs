@@ -1,4 +1,4 @@
-//! Who takes calls.
+//! Listeners for streams.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -51,11 +51,11 @@ impl StreamListener {
         self.listener.local_address()
     }
 
-    /// Waits for a stream. Returns it, and who called.
+    /// Waits for a stream. Returns it, and the caller's address.
     ///
     /// # Errors
-    /// A limit is reached, or the operating system refused; the listener still stands. `WouldBlock`: no call is
-    /// waiting, after [`StreamListener::set_nonblocking`].
+    /// A limit is reached, or the operating system refused; the listener stays open. `WouldBlock`: no call is waiting,
+    /// after [`StreamListener::set_nonblocking`].
     pub fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         self.accept_until(None)
     }

@@ -1,13 +1,13 @@
 //! Byte streams like those of [`std::net`], over a [`Context`]: sockets and RDMA share one NIC.
 //!
-//! With [`Context::with_link`] the two share one address and one TCP as well, Weft's own: a stream goes by it to who is
-//! on that link, and a listener takes calls by it at the link's address. The peer may be any TCP: another Weft, or an
+//! With [`Context::with_link`] the two share one address and one TCP as well, Weft's own: a stream uses it to hosts on
+//! that link, and a listener takes calls by it at the link's address. The peer may be any TCP: another Weft, or an
 //! ordinary socket. Everything else, and all of another context, goes by the kernel's TCP. Port numbers are shared with
 //! RDMA listeners: one number of an address is one or the other.
 //!
-//! Acknowledging and sending again is the NIC's work, not the application's: it goes on while no thread is in a call of
-//! this module, except with [`Progress::Caller`](crate::verbs::Progress), where nothing happens by itself. What was
-//! written and not acknowledged when the last thing made from a context is dropped is still sent, for at most
+//! The NIC acknowledges and retransmits, not the application: also while no thread is in a call of this module, except
+//! with [`Progress::Caller`](crate::verbs::Progress), where nothing happens by itself. What was written and not
+//! acknowledged when the last thing made from a context is dropped is still sent, for at most
 //! [`Settings::close_timeout`](crate::verbs::Settings).
 //!
 //! An address of a link is not reached from itself. There is no descriptor to poll: with [`Stream::set_nonblocking`]
@@ -117,11 +117,11 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Begins to connect, from `local` if that is said. Until the stream stands it is not connected for reads and
-    /// writes.
+    /// Begins to connect, from `local` if that is given. Until the stream is established it is not connected for reads
+    /// and writes.
     ///
     /// # Errors
-    /// The address cannot be used, no way is known, or a limit is reached.
+    /// The address cannot be used, there is no route, or a limit is reached.
     pub fn start_connect(context: &Context, remote: SocketAddr, local: Option<SocketAddr>) -> io::Result<Self> {
         let opened = Arc::clone(&context.opened);
         opened.may_wait().map_err(of_nic)?;
@@ -129,7 +129,7 @@ impl Stream {
         Ok(Self::new(opened, stream, false))
     }
 
-    /// Waits until the stream stands, at most for `timeout` (`None`: as long as TCP is patient).
+    /// Waits until the stream is established, at most for `timeout` (`None`: as long as TCP is patient).
     ///
     /// # Errors
     /// The connect failed, or is not over in time.
@@ -160,7 +160,7 @@ impl Stream {
     /// [`Shutdown::Read`] reads of this end find an end, those that wait too; the peer is not told.
     ///
     /// # Errors
-    /// The stream does not stand yet.
+    /// The stream is not established yet.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.check_connected()?;
         if how != Shutdown::Write {

@@ -74,8 +74,8 @@ impl Connection {
         self.established().await
     }
 
-    /// Accepts a connection, with private data for the peer's application, and waits until it stands: over Edge that is
-    /// a round trip later. A future that is dropped gives it up.
+    /// Accepts a connection, with private data for the peer's application, and waits until it is established: over Edge
+    /// that is a round trip later. A future that is dropped gives it up.
     ///
     /// # Errors
     /// The peer is gone, the queue pair is not idle, or the private data is too long.

@@ -16,7 +16,7 @@ use super::opened::{HandedOver, Opened};
 
 /// Where finished work requests are reported, in order. Clones are the same queue.
 ///
-/// [`CompletionQueue::poll`] looks; [`CompletionQueue::wait`] waits; [`CompletionQueue::as_fd`](AsFd::as_fd) with
+/// [`CompletionQueue::poll`] polls; [`CompletionQueue::wait`] waits; [`CompletionQueue::as_fd`](AsFd::as_fd) with
 /// [`CompletionQueue::arm`] waits beside other descriptors, in a poll loop of the application's own.
 #[derive(Clone)]
 pub struct CompletionQueue {

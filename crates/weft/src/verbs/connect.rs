@@ -138,7 +138,7 @@ pub struct IncomingConnection {
 }
 
 impl IncomingConnection {
-    /// Who it is, and its private data.
+    /// The caller, and its private data.
     #[must_use]
     pub fn info(&self) -> &RequestInfo {
         &self.info

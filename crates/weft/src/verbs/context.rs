@@ -55,8 +55,8 @@ impl Context {
     /// Opens a NIC that has addresses of its own on a raw link, of IPv4, IPv6 or both: what goes there and is iWARP
     /// goes by Weft's own TCP, in user space, what is Edge in Ethernet frames of its own, without IP (between addresses
     /// of IPv4; to others Edge goes by the kernel's UDP); and it listens there when it is given such an address. All
-    /// else is as ever. The link has one engine's connections, so `settings` must ask for one engine. How the interface
-    /// must be set says [`weft_link`].
+    /// else is as without a link. The link has one engine's connections, so `settings` must ask for one engine. How the
+    /// interface must be set says [`weft_link`].
     ///
     /// A link can have a range of ports of the host's own addresses instead ([`LinkSettings::ports`]); Edge goes by the
     /// kernel then.
@@ -105,7 +105,7 @@ impl Context {
     }
 
     /// Makes a completion queue with room for `capacity` completions: those that wait to be polled and those of work
-    /// requests under way, but for sends that are not signaled. Such sends have a completion only if they fail, and it
+    /// requests in flight, but for sends that are not signaled. Such sends have a completion only if they fail, and it
     /// comes on top.
     ///
     /// # Errors
@@ -318,7 +318,7 @@ impl ProtectionDomain {
 
     /// Makes a list of slices that work requests take as one slice ([`SliceList::slice`]): for those that gather from
     /// or scatter to more than [`MAX_GATHER`](super::MAX_GATHER) slices. A list may be used again and again, and
-    /// requests that are under way keep it when it is dropped. Their regions and rights are checked at each post.
+    /// requests that are in flight keep it when it is dropped. Their regions and rights are checked at each post.
     ///
     /// # Errors
     /// More than [`MAX_LISTED`](super::MAX_LISTED) slices, a list among them, or 2^32 bytes and more.

@@ -40,12 +40,12 @@ impl MemoryRegion {
     /// Borrows the bytes for the time of a closure, to change them in place: see [`Region::edit`].
     ///
     /// # Errors
-    /// Peers may touch the region, or work under way uses it.
+    /// Peers may touch the region, or work in flight uses it.
     pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, MemoryError> {
         self.region.as_mut().expect(ALWAYS_THERE).edit(change)
     }
 
-    /// Ends the registration, and every access with it, that of work requests under way too, which fail: for memory of
+    /// Ends the registration, and every access with it, that of work requests in flight too, which fail: for memory of
     /// others ([`Buffer::foreign_checked`]) that may be gone then. Does nothing in a child by fork, in which nothing of
     /// its parent's is registered.
     pub fn revoke(mut self) {
@@ -59,7 +59,7 @@ impl MemoryRegion {
     /// Ends the registration and gives the memory back.
     ///
     /// # Errors
-    /// Work requests under way still use it: then the region is given back as it was. Or this is a child by fork, in
+    /// Work requests in flight still use it: then the region is given back as it was. Or this is a child by fork, in
     /// which nothing of its parent's is registered ([`MemoryError::Gone`]).
     pub fn deregister(mut self) -> Result<Buffer, (Self, MemoryError)> {
         if self.domain.here().is_err() {

@@ -20,7 +20,7 @@
 //!
 //! # Sends and receives
 //! Post a receive before the peer sends. A Send for which none is posted ends the connection over iWARP and shared
-//! memory (RFC 5041 section 7.1), and waits over Edge. How many Sends the peer may have under way is therefore agreed
+//! memory (RFC 5041 section 7.1), and waits over Edge. How many Sends the peer may have in flight is therefore agreed
 //! between the programs, by credits: [`receives_and_credits`] says how.
 //!
 //! # Waiting for many connections

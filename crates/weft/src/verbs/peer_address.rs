@@ -113,7 +113,7 @@ fn host_and_port(place: &str) -> Result<(&str, Option<u16>), ParseAddressError> 
 /// Why a text is no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseAddressError {
-    /// What stands before `://` is no transport.
+    /// The part before `://` is no transport.
     Scheme(String),
     /// There is no host in it.
     Host(String),

@@ -21,7 +21,7 @@ use super::work_request::WorkRequest;
 /// How deep the queues of a queue pair are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePairOptions {
-    /// Send requests (sends, writes, reads, atomics) that may be under way.
+    /// Send requests (sends, writes, reads, atomics) that may be in flight.
     pub send_depth: u32,
     /// Receive requests that may wait for a message. Not used with a shared receive queue.
     pub receive_depth: u32,
@@ -109,14 +109,14 @@ impl QueuePair {
         self.queue_pair.set_receive_wait(wait);
     }
 
-    /// Batches doorbells from now on: while at least `from` requests are under way, one that is posted goes out at the
-    /// next poll, at the latest when sixteen wait or one that is under way completes. One system call carries as many
-    /// as fit. `usize::MAX`, as at first: each goes out at once.
+    /// Batches doorbells from now on: while at least `from` requests are in flight, one that is posted is sent at the
+    /// next poll, at the latest when sixteen wait or one that is in flight completes. One system call carries as many
+    /// as fit. `usize::MAX`, as at first: each is sent at once.
     pub fn batch_doorbells(&self, from: usize) {
         self.queue_pair.batch_doorbells(from);
     }
 
-    /// Send requests that are under way.
+    /// Send requests that are in flight.
     #[must_use]
     pub fn sends_under_way(&self) -> usize {
         self.queue_pair.sends_under_way()
@@ -140,7 +140,7 @@ impl QueuePair {
         self.domain.nic().connect(&self.queue_pair, remote, options.local, options.offer, &options.private_data)
     }
 
-    /// Waits until a connection that was begun, or accepted, stands.
+    /// Waits until a connection that was begun, or accepted, is established.
     ///
     /// # Errors
     /// It came to nothing, or not within `timeout` (`None`: the time that the NIC's settings give a start-up); then it

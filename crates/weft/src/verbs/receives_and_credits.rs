@@ -26,7 +26,7 @@
 //!   they wait for a receive as well. Nor does it hold up the end of the connection:
 //!   [`QueuePair::disconnect`](super::QueuePair::disconnect) gives a Send up for which no receive is posted within
 //!   [`Settings::close_timeout`](super::Settings::close_timeout), and
-//!   [`QueuePair::set_receive_wait`](super::QueuePair::set_receive_wait) has it given up on a connection that stands.
+//!   [`QueuePair::set_receive_wait`](super::QueuePair::set_receive_wait) has it given up on an open connection.
 //!
 //! A program that is right over iWARP is right over all of them, so it counts.
 //!
@@ -126,10 +126,10 @@
 //! # Ok(())
 //! # }
 //! ```
-//! The word has 8 bytes and lies on a multiple of 8, so it is never read half written, and it is not seen before what
-//! was posted before it. It is in the receiver's byte order: programs for several kinds of machines agree on one. Where
-//! grants cost too much, several receives are granted together; the peer stands still if that is more than half of what
-//! it has.
+//! The word has 8 bytes and is aligned to 8, so it is never read half written, and it is not seen before what was
+//! posted before it. It is in the receiver's byte order: programs for several kinds of machines agree on one. Where
+//! grants cost too much, several receives are granted together; the peer stalls if that is more than half of what it
+//! has.
 //!
 //! Credits that messages carry themselves work as well, in the header of messages that flow in the other direction. A
 //! message that has nothing but credits takes a receive too: keep one credit for it on each side, or two programs that

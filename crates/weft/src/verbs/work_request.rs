@@ -85,8 +85,8 @@ impl WorkRequest {
         Ok(Self::of(Operation::Read { sink: gather(sink)?, source: source.target() }))
     }
 
-    /// Adds to 8 bytes of the peer's memory; what stood there before comes into `sink`, which has 8 bytes (RFC 7306
-    /// section 5.1.1).
+    /// Adds to 8 bytes of the peer's memory; the old value comes into `sink`, which has 8 bytes (RFC 7306 section
+    /// 5.1.1).
     pub fn fetch_add(sink: Slice, target: RemoteMemory, add: u64) -> Self {
         Self::atomic(AtomicCode::FetchAdd, sink, target, add, 0, (0, u64::MAX))
     }
@@ -97,13 +97,13 @@ impl WorkRequest {
         Self::atomic(AtomicCode::FetchAdd, sink, target, add, boundaries, (0, u64::MAX))
     }
 
-    /// Exchanges 8 bytes of the peer's memory; what stood there before comes into `sink`.
+    /// Exchanges 8 bytes of the peer's memory; the old value comes into `sink`.
     pub fn swap(sink: Slice, target: RemoteMemory, new: u64) -> Self {
         Self::atomic(AtomicCode::Swap, sink, target, new, u64::MAX, (0, u64::MAX))
     }
 
-    /// Exchanges 8 bytes of the peer's memory if they equal `expected`; what stood there before comes into `sink`
-    /// (RFC 7306 section 5.1.2).
+    /// Exchanges 8 bytes of the peer's memory if they equal `expected`; the old value comes into `sink` (RFC 7306
+    /// section 5.1.2).
     pub fn compare_swap(sink: Slice, target: RemoteMemory, expected: u64, new: u64) -> Self {
         Self::atomic(AtomicCode::CompareSwap, sink, target, new, u64::MAX, (expected, u64::MAX))
     }

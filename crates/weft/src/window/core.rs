@@ -314,7 +314,7 @@ impl Core {
         window: Option<u16>,
     ) -> Result<(), Error> {
         let start = self.now();
-        // A collective of a team that has failed goes on for ever.
+        // A collective of a team that has failed never ends.
         let _ = machine(&mut self.state()).start(values);
         loop {
             let mut state = self.state();

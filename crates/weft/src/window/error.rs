@@ -51,7 +51,7 @@ pub enum Error {
     Taken {
         /// On whose part.
         rank: usize,
-        /// Who has it alone, if one has.
+        /// The rank that has it alone, if one has.
         holder: Option<usize>,
         /// How long it was waited for.
         waited_for: Duration,
@@ -77,7 +77,7 @@ pub enum Error {
         /// What.
         what: String,
     },
-    /// The window has failed, and so has whatever was under way.
+    /// The window has failed, and so has whatever was in flight.
     Failed {
         /// Why.
         error: WindowError,

@@ -78,7 +78,7 @@ impl Background for Gate {
         if !callers_away && let Some(wait) = self.patience.lock().wait(begun, now) {
             return Some(wait);
         }
-        // A call that is under way takes them, or calls for this when it ends.
+        // A call in progress takes them, or calls for this when it ends.
         let core = self.core.try_lock()?;
         let inside = Inside { core, _leaving: Leaving(self) };
         self.served.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Drop for Leaving<'_> {
 }
 
 /// A team, as one of those who use it: the application's team, or a window of it. With the last one the NIC's thread
-/// lets go of it.
+/// releases it.
 #[derive(Clone)]
 pub(super) struct Handle {
     // Before the gate, which is dropped by the application's thread so.

@@ -38,7 +38,7 @@ pub(super) struct Attempt {
     tries: u32,
     /// When to try again; `None`: an answer is awaited.
     pub(super) due: Option<Time>,
-    /// Who had it alone when it was tried last.
+    /// The rank that had it alone when it was tried last.
     pub(super) holder: Option<usize>,
 }
 

@@ -15,7 +15,7 @@
 //! lock the part of another ([`Window::lock`]), whose application takes no part in that at all.
 //!
 //! All ranks make the same windows in the same order. Calls of several threads for one team take turns, and one that
-//! waits keeps its turn. While no call is under way, the NIC's thread does what other ranks need of this one
+//! waits keeps its turn. While no call is in progress, the NIC's thread does what other ranks need of this one
 //! ([`Progress`](weft_nic::Progress): `Hybrid` and `Thread`), so a rank that computes need not call [`Team::progress`].
 //! None of this is for callbacks ([`weft_nic::in_callback`]).
 //!
@@ -87,7 +87,7 @@ pub struct WindowOptions {
     pub neighbours: Vec<usize>,
     /// How many neighbours a rank has at most, for [`Fence::Auto`]; 0: unknown.
     pub fan_out: usize,
-    /// Operations that may be on their way, at most [`WindowOptions::MOST_OPERATIONS`]; those that wait for the fence
+    /// Operations that may be in flight, at most [`WindowOptions::MOST_OPERATIONS`]; those that wait for the fence
     /// ([`Window::defers`]) may be more under [`Fence::Tagged`].
     pub operations: u32,
     /// A put to several blocks of fewer bytes than this, on average, is packed into messages, in epochs of fences
@@ -95,12 +95,12 @@ pub struct WindowOptions {
     pub pack_below: u32,
     /// How long making the window, or a fence, waits for other ranks before it asks them where they are.
     pub limit: Duration,
-    /// How long they have then to answer, before the window fails and names who has not come.
+    /// How long they have then to answer, before the window fails and names the ranks that have not come.
     pub answer_limit: Duration,
 }
 
 impl WindowOptions {
-    /// The most operations of one window that may be on their way.
+    /// The most operations of one window that may be in flight.
     pub const MOST_OPERATIONS: u32 = 1 << 20;
 
     /// Below this many bytes in a block, on average, packing is cheaper (`weft perf halo`).
@@ -526,7 +526,7 @@ impl Window {
     /// fence may or may not be there.
     ///
     /// # Errors
-    /// A rank is lost or late, or work under way still uses the memory.
+    /// A rank is lost or late, or work in flight still uses the memory.
     pub fn free(mut self) -> Result<weft_memory::Buffer, Error> {
         self.place.core.enter().wait_for(self.place.id, |side| side.has_nothing_under_way().then_some(()))?;
         self.place.core.enter().leave(self.place.id)?;

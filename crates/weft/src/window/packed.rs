@@ -58,7 +58,7 @@ struct Message {
 }
 
 impl Message {
-    /// Whether a block goes on where the last run is, and how that run is then.
+    /// Whether a block continues where the last run ends, and how that run is then.
     fn longer(&self, offset: u64, length: u32) -> Option<Run> {
         let last = *self.runs.last()?;
         let distance = offset.wrapping_sub(last.offset);
@@ -74,7 +74,7 @@ impl Message {
         if room >= length && self.longer(offset, length as u32).is_some() {
             return length;
         }
-        // A part of it does not go on as the last run does.
+        // A part of it does not continue as the last run does.
         match room.saturating_sub(Run::LENGTH) {
             room if room >= length => length,
             room => room / UNIT * UNIT,

@@ -35,7 +35,7 @@ pub(super) struct Side {
     under_way: usize,
     /// The results of gets that were not yet taken, each with the epoch of its request.
     pub(super) results: HashMap<Request, (u32, Vec<u8>)>,
-    /// Messages with bytes for the next epoch: from whom, and what.
+    /// Messages with bytes for the next epoch: their sources, and their content.
     pub(super) early: Vec<(usize, Vec<u8>)>,
     /// By rank: operations of which the target is notified when they have completed.
     told: Vec<Told>,

@@ -300,7 +300,7 @@ impl State {
         let buffer = Vec::from(event.buffer?);
         match (event.outcome, rank) {
             (Err(EndpointFailure::Closed | EndpointFailure::Canceled), _) => return None,
-            // Who is no rank has nothing to say.
+            // A peer that is no rank has nothing to say.
             (_, None) => {}
             (Err(why), Some(rank)) => self.violate(rank, why.to_string()),
             (Ok(()), Some(rank)) => self.heard(rank, &buffer[..event.length as usize], registry),

@@ -52,7 +52,7 @@ impl PostBuilder<'_, '_> {
         });
     }
 
-    /// Writes of up to [`PIECES`] blocks each. They are placed in order, so the last one's notice stands for all.
+    /// Writes of up to [`PIECES`] blocks each. They are placed in order, so the last one's notice counts for all.
     fn write_blocks(
         &mut self,
         request: Request,

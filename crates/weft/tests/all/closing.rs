@@ -108,7 +108,7 @@ fn a_receiver_that_is_silent_for_long_gets_everything() {
     }
 }
 
-/// The sender is gone long before the receiver looks: what its host has taken is not reset.
+/// The sender is gone long before the receiver polls: what its host has taken is not reset.
 #[test]
 fn what_the_peers_host_has_taken_outlives_the_sender() {
     let (sender, receiver) = (End::new(Progress::Hybrid, PATIENCE), End::new(Progress::Caller, None));
@@ -123,7 +123,7 @@ fn what_the_peers_host_has_taken_outlives_the_sender() {
     }
 }
 
-/// The receiver's program does not look, so its side of the connection is not closed. The sender does not wait for that
+/// The receiver's program does not poll, so its side of the connection is not closed. The sender does not wait for that
 /// longer than it lingers, and leaves the bytes with the receiver's host all the same.
 #[test]
 fn an_endpoint_that_closes_without_an_answer_takes_nothing_back() {

@@ -224,8 +224,7 @@ fn what_is_said_last_arrives_when_nobody_stays() {
                 tell.send(said).unwrap();
             });
             let said = told.recv().unwrap();
-            // Behind the frame's length and the segment's header stand layer and type, and the code (RFC 5040
-            // section 4.8).
+            // Layer and type, and the code, follow the frame's length and the segment's header (RFC 5040 section 4.8).
             let terminate = &said[said.len() - 28..];
             assert_eq!(terminate[20..22], [0x20, code], "{said:02x?}");
         });

@@ -518,7 +518,7 @@ fn a_peer_that_is_flooded_slows_the_sender_down_and_loses_nothing() {
     for number in 0..MESSAGES {
         a.endpoint.send(SendPost::new(a.peers[1], bytes(1000, number)).tag(number).context(1)).unwrap();
     }
-    // The other way goes on.
+    // The other direction continues.
     a.endpoint.receive(ReceivePost::new(vec![0; 300_000]).matching(exactly(1)).context(2)).unwrap();
     b.endpoint.send(SendPost::new(b.peers[0], bytes(300_000, 1)).tag(1).context(3)).unwrap();
     let mut sent = 0;
@@ -702,7 +702,7 @@ fn the_message_behind_twenty_thousand_unexpected_ones_arrives() {
     });
 }
 
-/// Two endpoints that may have few requests under way, and keep little.
+/// Two endpoints that may have few requests in flight, and keep little.
 fn two_with_little(announced_depth: u32, injected_bytes: u64) -> Group {
     let kind = Kind::plain(Progress::Hybrid);
     let mut attributes = EndpointAttributes::at(kind.any());
@@ -853,7 +853,7 @@ fn packets_of(group: &Group, messages: u64) -> [u64; 3] {
 fn packets_pass_the_queues_by_where_one_thread_does_all_the_work() {
     let [packets, sent, received] = packets_of(&Group::new(Kind::plain(Progress::Caller), 2), 50);
     assert!(packets >= 100, "{packets}");
-    // One may be on its way in, and one have been before.
+    // One may be arriving, and one have arrived before.
     assert!(sent == packets && received.abs_diff(packets) <= 1, "{sent} and {received} of {packets}");
 }
 
@@ -897,7 +897,8 @@ fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
             (!is_slow).then_some(waited)
         })
     };
-    // Who is not woken looks by itself every half second: all of them wait long. Of those that are woken few do.
+    // A thread that is not woken polls by itself every half second: all of them wait long. Of those that are woken few
+    // do.
     let told: Vec<Duration> = (0..ROUNDS).filter_map(one_path).take(20).collect();
     if told.len() < 20 {
         println!("not judged: threads got the processor too late in all but {} of {ROUNDS} rounds", told.len());

@@ -19,7 +19,7 @@ fn is_readable(completions: &CompletionQueue) -> bool {
     poll(&mut descriptors, PollTimeout::ZERO).unwrap() == 1
 }
 
-/// The loop that the documentation describes: arm, look, sleep, acknowledge, look.
+/// The loop that the documentation describes: arm, poll, sleep, acknowledge, poll.
 fn next(completions: &CompletionQueue, arm: Arm) -> u64 {
     loop {
         completions.arm(arm);
@@ -47,7 +47,7 @@ fn an_armed_queue_becomes_readable() {
     });
 }
 
-/// Between arming and sleeping a program looks once more. That leaves the NIC to its own thread.
+/// Between arming and sleeping a program polls once more. That leaves the NIC to its own thread.
 #[test]
 fn a_look_after_arming_does_not_take_the_nic_back() {
     let pair = Pair::new(crate::common::Kind::plain(Progress::Hybrid));
@@ -68,7 +68,8 @@ fn a_look_after_arming_does_not_take_the_nic_back() {
             assert!(look() && completions.is_empty() && events.is_empty());
             assert_eq!(caller_turns(), before, "{name} in round {round}");
         }
-        // Who looks again does not sleep, and runs the NIC as before, unless its thread has it at that moment.
+        // A thread that polls again does not sleep, and runs the NIC as before, unless its thread has it at that
+        // moment.
         let before = caller_turns();
         while caller_turns() == before {
             assert!(look());

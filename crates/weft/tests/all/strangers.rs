@@ -170,7 +170,7 @@ fn a_peer_that_has_lost_its_connection_is_let_in_as_soon_as_that_has_shown() {
     first.call(&b, &Hello { serial: 1, ..hello.clone() }).expect("a newcomer is welcome");
     let second = Stranger::new();
     second.start(&b, &Hello { serial: 2, ..hello.clone() });
-    // It is in doubt now, or soon.
+    // It is suspect now, or soon.
     thread::sleep(Duration::from_millis(100));
     drop(first.queue_pair);
     first.context.progress();
@@ -347,7 +347,7 @@ fn callers_that_prove_nothing_keep_nobody_out() {
     a.tell(&b, b"in time");
 }
 
-// --- who connects and says nothing
+// --- callers that connect and say nothing
 
 #[test]
 fn a_good_client_is_served_though_all_places_are_taken_by_callers_that_say_nothing() {

@@ -192,7 +192,7 @@ fn run(team: &Team, fence: Fence, pack_below: u32, seed: u64) {
             assert!(window.take(request) == Some(expected), "rank {rank}, {fence:?}, {pack_below}, {there:?}");
         }
         (0..size).for_each(|from| apply(&mut model, &deeds(seed, epoch, from, size), rank));
-        // Where something follows the others may go on, when all have looked.
+        // Where something follows the others may continue, when all have checked.
         if epoch != 1 {
             team.barrier().unwrap();
         }

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 /// Runs them all at once, and fails if one does. What they say is shown then, and kept from this program's stdout
-/// otherwise: each has a harness of its own, whose report would stand in the middle of this one's.
+/// otherwise: each has a harness of its own, whose report would be in the middle of this one's.
 pub(crate) fn all_succeed(commands: impl IntoIterator<Item = Command>) {
     let start = |mut command: Command| command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let children: Vec<_> = commands.into_iter().map(start).collect();

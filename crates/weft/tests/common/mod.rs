@@ -27,7 +27,7 @@ pub(crate) fn refusing() -> (SocketAddr, [TcpStream; 2]) {
 /// Every right.
 pub(crate) const ALL: Access = Access::all();
 
-/// Who runs the NIC, which stage where, in how many engines, and over which kind of address.
+/// Which threads run the NIC, which stage runs where, in how many engines, and over which kind of address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) progress: Progress,

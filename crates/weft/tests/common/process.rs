@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Where a process finds its role.
 const ROLE: &str = "WEFT_TEST_ROLE";
-/// What stands before what is said to the other process: the test harness prints too.
+/// The mark of lines for the other process: the test harness prints too.
 const MARK: &str = "weft> ";
 /// Nothing here takes this long, on a machine that is busy with other things either.
 const PATIENCE: Duration = Duration::from_secs(600);

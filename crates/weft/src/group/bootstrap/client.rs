@@ -27,7 +27,7 @@ pub(in super::super) struct Client {
     route: Route,
 }
 
-/// By which way bytes go.
+/// The path that bytes take.
 enum Route {
     /// That is decided in the first round. The rank's children will connect here.
     Open(Option<TcpListener>),

@@ -1,6 +1,6 @@
-//! The bootstrap server: a thread to which each rank has a TCP connection. It tells each rank who its neighbours in a
-//! tree of all ranks are, and when a round may begin; the bytes go from rank to rank ([`tree`]). Where a rank cannot
-//! reach its neighbour (a firewall, an address that only the server sees), the server hands the bytes of all to all.
+//! The bootstrap server: a thread to which each rank has a TCP connection. It tells each rank its neighbours in a tree
+//! of all ranks, and when a round may begin; the bytes go from rank to rank ([`tree`]). Where a rank cannot reach its
+//! neighbour (a firewall, an address that only the server sees), the server hands the bytes of all to all.
 //!
 //! ```text
 //! a rank, first:            | "WEFTGRP2" | token 16 | rank u32 | size u32 | port u16 |

@@ -32,7 +32,7 @@ pub(in super::super) struct Server {
     joined: usize,
     /// Bytes go from rank to rank, and this only says when a round begins.
     is_by_tree: bool,
-    /// What each rank has given in this round; a rank may be one round ahead of who reads late, and no more.
+    /// What each rank has given in this round; a rank may be one round ahead of one that reads late, and no more.
     given: Vec<Option<Vec<u8>>>,
     /// Ranks that have given something.
     givers: usize,

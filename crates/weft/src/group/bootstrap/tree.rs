@@ -155,7 +155,7 @@ impl Tree {
     }
 
     /// The connections of the ranks below. They have all been made, but those of strangers may be among them: one that
-    /// says nothing is passed over.
+    /// says nothing is dropped.
     fn accept(&self, listener: &TcpListener, session: Token) -> Result<Vec<(usize, TcpStream)>, Lost> {
         let wanted = children_of(self.rank, self.size);
         let (start, mut callers, mut found) = (Instant::now(), VecDeque::new(), BTreeMap::new());
