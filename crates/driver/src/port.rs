@@ -155,7 +155,7 @@ impl TcpPort {
     #[inline]
     fn on_received(&mut self, received: Result<usize, i32>) -> Result<Received, PortError> {
         match received {
-            // After an error that a send has returned, the kernel makes the stream look ended.
+            // After an error that a send has returned, the kernel reports the stream as ended.
             Ok(0) => self.broken.map_or(Ok(Received::End), Err),
             Ok(received) => Ok(Received::Bytes(received)),
             Err(number) if would_block(number) => self.broken.map_or(Ok(Received::Nothing), Err),

@@ -1,4 +1,4 @@
-//! Who may do what with a region.
+//! Access rights to a region.
 
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};

@@ -142,8 +142,8 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: The bytes are valid and initialised (zeroed, from a vector, or promised); who holds the buffer has
-        // them for himself, for a registered buffer is out of reach inside its region.
+        // SAFETY: The bytes are valid and initialised (zeroed, from a vector, or promised); the holder of the buffer
+        // has exclusive access to them, for a registered buffer is out of reach inside its region.
         unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.length) }
     }
 }

@@ -15,7 +15,7 @@ pub enum MemoryError {
     Gone(RegionId),
     /// The slice came from a peer's STag, and remote access to the region has ended since.
     Invalidated(RegionId),
-    /// A [`Region::view`](crate::Region::view) or [`Region::edit`](crate::Region::edit) is going on.
+    /// A [`Region::view`](crate::Region::view) or [`Region::edit`](crate::Region::edit) is in progress.
     Borrowed(RegionId),
     /// A reference was requested, but peers may touch the region.
     Exposed(RegionId),

@@ -40,8 +40,8 @@ impl RawSlice {
     }
 
     /// The address of the first byte: valid for reads and writes of [`RawSlice::length`] bytes as long as this lives,
-    /// and no reference to those bytes may be made. Whether writing is right was decided by who pinned or checked the
-    /// slice.
+    /// and no reference to those bytes may be made. The code that pinned or checked the slice decided whether writing
+    /// is right.
     #[must_use]
     pub const fn pointer(&self) -> NonNull<u8> {
         self.pointer

@@ -44,7 +44,7 @@ struct Part {
     length: usize,
 }
 
-// SAFETY: It stands for memory that its I/O buffer owns, or whose lender promised that it can be used from any thread.
+// SAFETY: It refers to memory that its I/O buffer owns, or whose lender promised that it can be used from any thread.
 unsafe impl Send for Part {}
 // SAFETY: As above; and what is done through a shared I/O buffer only reads.
 unsafe impl Sync for Part {}

@@ -10,19 +10,19 @@
 //! They change at any moment, as memory under a DMA engine does. So nothing here gives out a reference to them: they
 //! are copied through raw pointers, or read and written as atomics. A copy that runs against a write from a peer holds
 //! old bytes, new bytes or a mixture. One thing is promised on top: a write of 1, 2, 4 or 8 bytes to an address that is
-//! a multiple of its size is seen whole, and who sees it with
+//! a multiple of its size is seen whole, and a thread that sees it with
 //! [`Ordering::Acquire`](core::sync::atomic::Ordering::Acquire) sees all that was placed before. [`Region::view`] and
 //! [`Region::edit`] do give references, for regions that no peer may touch and nothing in flight uses.
 //!
 //! # Locks
-//! Every touch of bytes stands either under the read lock of the table (short ones) or under the region's gate (long
-//! ones, and system calls). Who ends an access (invalidate, deregister, drop, view, edit) first changes the table under
-//! its write lock, so that no new touch starts, and then passes through the gate, so that none is left.
+//! Every touch of bytes happens either under the read lock of the table (short ones) or under the region's gate (long
+//! ones, and system calls). A thread that ends an access (invalidate, deregister, drop, view, edit) first changes the
+//! table under its write lock, so that no new touch starts, and then passes through the gate, so that none is left.
 //!
 //! In the order of locks ([`weft_lock::Rank`]) the gate comes before the table: a thread that has entered a region's
 //! gate may look up another one. A touch enters the gate under the table's read lock, against the order. That can't
-//! block: who passes the gate alone holds no lock that comes after it, waits for nothing there, and lets in those who
-//! are inside already.
+//! block: a thread that passes the gate alone holds no lock that comes after it, waits for nothing there, and lets in
+//! the threads that are inside already.
 
 mod access;
 mod atomic;

@@ -1,5 +1,5 @@
 //! Lists of slices that one slice names, as an indirect memory key of a NIC names others: what a work request gathers
-//! from and scatters to stays a few words long, and the way of a single slice does not know of lists.
+//! from and scatters to stays a few words long, and the path of a single slice does not know of lists.
 //!
 //! A list has no rights and no pins of its own. A pin of the list pins every slice of it, with the rights that the use
 //! needs.

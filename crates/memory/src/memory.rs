@@ -1,4 +1,4 @@
-//! One registered buffer, and the flags that say who may touch it now.
+//! One registered buffer, and the flags that say what may touch it now.
 
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
@@ -31,11 +31,11 @@ pub(crate) struct Memory {
     pub(crate) standing: Standing,
     borrows: Borrows,
     pub(crate) watch: Option<Arc<dyn Watch>>,
-    /// Held shared during long touches; passed exclusively by who wants them to have ended.
+    /// Held shared during long touches; passed exclusively by a thread that waits for their end.
     pub(crate) gate: parking_lot::RwLock<()>,
 }
 
-// SAFETY: The pointer belongs to `buffer`, which is `Send`; who dereferences it says there why it may.
+// SAFETY: The pointer belongs to `buffer`, which is `Send`; code that dereferences it says there why it may.
 unsafe impl Send for Memory {}
 // SAFETY: As above; all other fields are `Sync`.
 unsafe impl Sync for Memory {}
@@ -60,7 +60,7 @@ pub trait Watch: Send + Sync {
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct RegionAttributes {
-    /// Who may do what with it.
+    /// The access rights.
     pub access: Access,
     /// The tagged offset of its first byte on the wire.
     pub base: u64,

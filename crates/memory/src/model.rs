@@ -1,6 +1,6 @@
-//! Who may touch a region, under a model checker: every interleaving of touches, of what ends them, and of work in
-//! flight, with the reorderings that the memory model allows. The flags are the real ones; the steps around them, which
-//! take the table's lock and the region's gate, are those of the registry, as each says.
+//! Access to a region, under a model checker: every interleaving of touches, of what ends them, and of work in flight,
+//! with the reorderings that the memory model allows. The flags are the real ones; the steps around them, which take
+//! the table's lock and the region's gate, are those of the registry, as each says.
 #![allow(dead_code, clippy::duplicate_mod, reason = "the file is here a second time")]
 
 #[path = "standing.rs"]
@@ -17,7 +17,8 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64};
 }
 
-/// A table with one region of one byte. Loom reports who touches it while another does, or in no order with him.
+/// A table with one region of one byte. Loom reports a thread that touches it while another does, or without an order
+/// between the two.
 struct Registry {
     /// Whether the region is in the table.
     table: RwLock<bool>,

@@ -95,7 +95,7 @@ impl Region {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// The range reaches outside, or a view is going on.
+    /// The range reaches outside, or a view is in progress.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), MemoryError> {
         let to = self.writable(offset, bytes.len() as u64)?;
         // SAFETY: Inside the buffer, which lives as long as this handle; `to` keeps views away.
@@ -115,7 +115,7 @@ impl Region {
     /// Sets each byte to what `byte_at` says for its offset.
     ///
     /// # Errors
-    /// A view is going on.
+    /// A view is in progress.
     pub fn fill_with(&self, mut byte_at: impl FnMut(u64) -> u8) -> Result<(), MemoryError> {
         let mut block = [0; 1024];
         let mut offset = 0;
@@ -163,7 +163,7 @@ impl Region {
     /// Writes a byte.
     ///
     /// # Errors
-    /// It lies outside, or a view is going on.
+    /// It lies outside, or a view is in progress.
     pub fn store_u8(&self, offset: u64, value: u8, ordering: Ordering) -> Result<(), MemoryError> {
         let at = self.writable(offset, 1)?;
         // SAFETY: Inside the buffer, which lives as long as this handle; `at` keeps views away.
@@ -174,7 +174,7 @@ impl Region {
     /// Writes 32 bits, whole. An `ordering` that stores don't have counts as [`Ordering::SeqCst`].
     ///
     /// # Errors
-    /// They lie outside, or not at a multiple of 4, or a view is going on.
+    /// They lie outside, or not at a multiple of 4, or a view is in progress.
     pub fn store_u32(&self, offset: u64, value: u32, ordering: Ordering) -> Result<(), MemoryError> {
         self.aligned(offset, 4)?;
         let at = self.writable(offset, 4)?;
@@ -186,7 +186,7 @@ impl Region {
     /// Writes 64 bits, whole. An `ordering` that stores don't have counts as [`Ordering::SeqCst`].
     ///
     /// # Errors
-    /// They lie outside, or not at a multiple of 8, or a view is going on.
+    /// They lie outside, or not at a multiple of 8, or a view is in progress.
     pub fn store_u64(&self, offset: u64, value: u64, ordering: Ordering) -> Result<(), MemoryError> {
         self.aligned(offset, 8)?;
         let at = self.writable(offset, 8)?;
@@ -217,8 +217,8 @@ impl Region {
         Ok(change(unsafe { slice::from_raw_parts_mut(lent.pointer()?.as_ptr(), self.length() as usize) }))
     }
 
-    /// Ends remote access. Once this returns, no byte lands by it. Local work goes on. Returns whether there was access
-    /// to end.
+    /// Ends remote access. Once this returns, no byte lands by it. Local work continues. Returns whether there was
+    /// access to end.
     pub fn invalidate(&self) -> bool {
         self.registry.invalidate(self.memory.domain, self.memory.stag).is_ok()
     }

@@ -191,8 +191,8 @@ impl Registry {
     /// Whether a peer on a connection of `domain` may touch this range, and where it is. These are the checks before a
     /// byte is placed or read: RFC 5041 section 7.1, RFC 5040 section 7.1, RFC 5042 section 6.
     ///
-    /// The slice stands for remote access: touching it fails once that has ended, even while work in flight pins the
-    /// region. Its [`RegionId`](weft_base::RegionId) therefore differs from [`Region::id`].
+    /// The slice is a remote access: touching it fails once that has ended, even while work in flight pins the region.
+    /// Its [`RegionId`](weft_base::RegionId) therefore differs from [`Region::id`].
     ///
     /// # Errors
     /// What the peer did wrong.
@@ -224,7 +224,7 @@ impl Registry {
     }
 
     /// Tells the watch of a region, if it has one, that a peer has done this to it: a whole message, not each of its
-    /// segments. `owner` is whom the peer is connected to. No lock is held meanwhile.
+    /// segments. `owner` is what the peer is connected to. No lock is held meanwhile.
     #[inline]
     pub fn report_access(&self, domain: DomainId, stag: Stag, right: RemoteRight, owner: u64) {
         if self.is_watched.load(Ordering::Relaxed) {
@@ -258,7 +258,7 @@ impl Registry {
         self.invalidate(domain, stag)
     }
 
-    /// Ends remote access to a region. Once this returns, no byte lands by remote access. Local work goes on.
+    /// Ends remote access to a region. Once this returns, no byte lands by remote access. Local work continues.
     ///
     /// # Errors
     /// No region has this STag, or it has been invalidated before, or it is of another domain.
@@ -574,7 +574,7 @@ impl Registry {
         })
     }
 
-    /// Calls `work` with the address of a slice, which is valid for its length for so long.
+    /// Calls `work` with the address of a slice, which is valid for its length during the call.
     ///
     /// # Safety
     /// As for [`guard::touch`](crate::guard::touch).

@@ -10,7 +10,7 @@ use crate::table::Table;
 
 /// Up to [`MAX_LISTED`](weft_base::MAX_LISTED) slices under the name of one: work requests take [`SliceList::slice`] as
 /// they take a slice of a region, and read or write all of them, one behind the other. It may be used in any number of
-/// requests; those that are under way keep it when it is dropped.
+/// requests; those that are in flight keep it when it is dropped.
 ///
 /// No peer can be given access to a list.
 pub struct SliceList {

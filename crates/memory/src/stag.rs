@@ -26,7 +26,7 @@ impl From<u64> for Seed {
 }
 
 impl core::fmt::Debug for Seed {
-    /// Says nothing: who knows the seed knows the STags.
+    /// Prints nothing: the seed reveals the STags.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Seed(..)")
     }
@@ -44,7 +44,7 @@ pub fn unguessable_seed() -> Result<Seed, MemoryError> {
     Ok(Seed(words))
 }
 
-/// Which slot of the table each STag stands for, and which STag is next.
+/// Which slot of the table each STag names, and which STag is next.
 ///
 /// RFC 5042 section 6.1.1 wants the next STag hard to predict: they are drawn from a cipher's key stream, so those that
 /// a peer has seen say nothing about others. It wants them reused slowly: one that was given back is not drawn again

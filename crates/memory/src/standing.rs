@@ -1,4 +1,4 @@
-//! Whether a region still stands: for its owner, for peers, and for work in flight.
+//! Whether a region is still valid: for its owner, for peers, and for work in flight.
 
 use core::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use super::sync::{AtomicBool, AtomicU64};
 pub(crate) struct Standing {
     /// Slices in flight. Counted under the table's read lock.
     pins: AtomicU64,
-    /// Whether the owner's handle still stands.
+    /// Whether the owner's handle still exists.
     owned: AtomicBool,
     /// Whether remote access has not been ended.
     remote: AtomicBool,

@@ -1,4 +1,4 @@
-//! The memory table: slots, domains, limits. All of it stands under one lock of the registry.
+//! The memory table: slots, domains, limits. One lock of the registry protects all of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Default for Limits {
 }
 
 /// Set in the generation of slices that came from a STag: they stop working when remote access ends, while slices of
-/// the owner and of work in flight go on.
+/// the owner and of work in flight continue to work.
 pub(crate) const BY_STAG: u32 = 1 << 31;
 
 /// A slot whose generations are used up is never used again. The bit above is for lists.

@@ -1,7 +1,7 @@
 //! The C boundary: objects that C knows by the address of the `fid` at their beginning, their ownership, panics that
 //! are caught here, and functions that are not supported.
 //!
-//! A function of the C interface looks like this, and does no more:
+//! A function of the C interface has this form, and does no more:
 //! ```ignore
 //! unsafe extern "C" fn lookup(av: *mut fid_av, address: fi_addr_t, to: *mut c_void, length: *mut usize) -> c_int {
 //!     status(|| {

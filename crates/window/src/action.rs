@@ -13,9 +13,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// Its place among the operations that may be on their way ([`crate::Settings::operations`]): for tables of the
-    /// layer below, which grow where operations wait for the fence
-    /// ([`Window::defers`](crate::Window::defers)). Another one has it when this one is over.
+    /// Its place among the operations that may be in flight ([`crate::Settings::operations`]): for tables of the layer
+    /// below, which grow where operations wait for the fence ([`Window::defers`](crate::Window::defers)). Another one
+    /// has it when this one is over.
     #[must_use]
     pub fn index(self) -> usize {
         self.slot as usize
@@ -119,7 +119,7 @@ pub enum Action<'a> {
     Send {
         /// The rank.
         to: usize,
-        /// The rail that it must go on; `None` when any will do.
+        /// The rail that it must take; `None` when any will do.
         rail: Option<u16>,
         /// The message.
         message: Message<'a>,

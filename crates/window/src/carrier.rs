@@ -40,7 +40,7 @@ impl Fence {
 pub enum Order {
     /// As it was sent: one rail, or rails whose receiver restores the order before it places.
     Whole,
-    /// As it was sent on each of this many rails; a write may go on any of them.
+    /// As it was sent on each of this many rails; a write may take any of them.
     Rails(u16),
     /// Any.
     None,

@@ -19,7 +19,7 @@ pub struct Circumstances {
     pub tags: bool,
 }
 
-/// What [`Fence::Auto`] stands for.
+/// What [`Fence::Auto`] picks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// How epochs end.
@@ -28,7 +28,7 @@ pub struct Choice {
     pub shape: Shape,
 }
 
-/// The most children of a rank in a crowd. With fewer, more ranks wait twice.
+/// The most children of a rank on an oversubscribed host. With fewer, more ranks wait twice.
 const FAN: usize = 64;
 
 impl Choice {

@@ -53,7 +53,7 @@ impl Error for CreateError {}
 pub enum OperationError {
     /// No epoch is open: before the first fence, or after one that asserted that nothing follows.
     NoEpoch,
-    /// A fence goes on.
+    /// A fence is in progress.
     InFence,
     /// The window has failed.
     Failed,
@@ -82,7 +82,7 @@ pub enum OperationError {
         /// Bytes.
         length: u32,
     },
-    /// As many are on their way as may be.
+    /// As many are in flight as may be.
     TooMany(u32),
 }
 
@@ -118,7 +118,7 @@ pub enum LockError {
     NotCreated,
     /// The window has failed.
     Failed,
-    /// An epoch is open, a fence goes on, or this rank has posted or started.
+    /// An epoch is open, a fence is in progress, or this rank has posted or started.
     InEpoch,
     /// There is no such rank.
     NoSuchRank {
@@ -157,7 +157,7 @@ pub enum ActiveError {
     NotCreated,
     /// The window has failed.
     Failed,
-    /// An epoch of fences is open, or a fence goes on.
+    /// An epoch of fences is open, or a fence is in progress.
     InEpoch,
     /// This rank has a lock on the part of that one.
     Locked(usize),
@@ -203,7 +203,7 @@ impl Error for ActiveError {}
 pub enum FenceError {
     /// The window is not made yet.
     NotCreated,
-    /// The last fence goes on.
+    /// The last fence is in progress.
     InFence,
     /// The window has failed.
     Failed,
@@ -242,7 +242,7 @@ pub enum PeerError {
         /// The one that it names.
         found: u32,
     },
-    /// It is not part of this window's kind of fence, or came from who is no neighbour.
+    /// It is not part of this window's kind of fence, or came from a rank that is no neighbour.
     Unexpected(usize),
     /// It would touch what is not in this rank's part of the window.
     Outside {
@@ -251,9 +251,9 @@ pub enum PeerError {
         /// Bytes.
         length: u32,
     },
-    /// It does not belong to the collective operation that goes on.
+    /// It does not belong to the collective operation that is in progress.
     Collective(weft_collective::PeerError),
-    /// No such operation is on its way.
+    /// No such operation is in flight.
     NoRequest,
     /// With it a rank would have sent more before its epoch began here than a rank keeps.
     TooEarly(Load),
@@ -322,7 +322,7 @@ pub enum WindowError {
     },
     /// Another rank's window has failed.
     Told {
-        /// Who says so.
+        /// The rank that says so.
         by: usize,
         /// Whose fault it was.
         rank: usize,

@@ -18,7 +18,7 @@ pub struct Settings {
     pub bytes: u64,
     /// What the layer below promises.
     pub carrier: Carrier,
-    /// The most operations that may be on their way at once; further ones are refused, but for those that wait for the
+    /// The most operations that may be in flight at once; further ones are refused, but for those that wait for the
     /// fence under [`Fence::Tagged`].
     pub operations: u32,
     /// How long making the window, or a fence, may wait for other ranks before they are asked where they are.

@@ -101,7 +101,7 @@ pub struct Window {
     step: Step,
     epoch: u32,
     asserts: Asserts,
-    /// Whether the fence that goes on has operations to end.
+    /// Whether the fence that is in progress has operations to end.
     ends: bool,
     /// What this rank waits for in [`Step::Arrive`]: updates or finishes, as the fence counts.
     expected: u64,

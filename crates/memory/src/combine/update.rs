@@ -208,7 +208,7 @@ held! {
         |complex: Complex<f64>| [complex.real.to_bits(), complex.imaginary.to_bits()];
 }
 
-/// Both parts in one word, each where it stands in memory.
+/// Both parts in one word, each at its place in memory.
 impl Held<u64> for Complex<f32> {
     #[inline]
     fn from_word(word: u64) -> Self {

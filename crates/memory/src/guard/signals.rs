@@ -11,8 +11,8 @@ use super::{Point, arch};
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// How often a handler that was installed over ours is put behind it again. Two libraries that both insist would go
-/// on for ever.
+/// How often a handler that was installed over ours is put behind it again. Two libraries that both insist would never
+/// stop.
 const MOST_REINSTALLS: usize = 64;
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);

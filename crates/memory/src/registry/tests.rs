@@ -24,7 +24,7 @@ impl Digest for Tape {
     }
 }
 
-/// Debug builds say so where release builds would wait for themselves.
+/// Debug builds panic where release builds would wait for themselves.
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "lock order: RegionGate is taken")]

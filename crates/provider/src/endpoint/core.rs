@@ -67,8 +67,7 @@ impl Capabilities {
         self.has_one_of(FI_MSG | FI_TAGGED, FI_RECV)
     }
 
-    /// Whether it supports one of these operations in this direction. No direction at all stands for both
-    /// (fi_getinfo(3)).
+    /// Whether it supports one of these operations in this direction. No direction at all means both (fi_getinfo(3)).
     fn has_one_of(self, operations: u64, direction: u64) -> bool {
         const DIRECTIONS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
         self.all & operations != 0 && (self.all & DIRECTIONS == 0 || self.all & direction != 0)
@@ -332,7 +331,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         let Some(active) = self.active.get() else { return };
-        // fi_endpoint(3): operations under way are dropped silently.
+        // fi_endpoint(3): operations in flight are dropped silently.
         active.report.closed.store(true, Ordering::Release);
         if let Some(counters) = self.domain.remote() {
             counters.remove(active.endpoint.address().id);

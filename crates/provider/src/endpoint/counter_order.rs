@@ -10,7 +10,7 @@ use super::op_flags::OpFlags;
 ///
 /// libfabric promises no order. But Intel MPI waits in `MPI_Win_flush` for as many completions as there were operations
 /// when the wait began, and keeps reading active messages meanwhile, whose reads count as well. If completions were
-/// counted as they happen, a later read would stand in for one that is waited for, and the program would find a
+/// counted as they happen, a later read would count in place of one that is waited for, and the program would find a
 /// window's bytes missing.
 pub(super) struct CounterOrder(Mutex<Queue>);
 

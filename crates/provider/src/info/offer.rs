@@ -26,7 +26,7 @@ pub(crate) const ERROR_DATA: usize = 1024;
 pub(crate) const PIECES: usize = weft::verbs::MAX_GATHER;
 /// Version of the wire protocol.
 const PROTOCOL_VERSION: u32 = 1;
-/// The maximum number of requests under way of an endpoint.
+/// The maximum number of requests in flight of an endpoint.
 const MOST_REQUESTS: usize = 1 << 16;
 const MOST_RECEIVES: usize = 1 << 20;
 /// The default for both directions.

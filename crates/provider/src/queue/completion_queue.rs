@@ -25,7 +25,7 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 
 /// The minimum size of a queue. Applications request the number that they read at a time, which does not limit how many
-/// operations they have under way.
+/// operations they have in flight.
 const LEAST_SIZE: usize = 64 * 1024;
 /// From this version on applications pass the room for `err_data`.
 const ERROR_DATA_SIZED: u32 = fi_version(1, 5);

@@ -200,7 +200,7 @@ mod tests {
         assert!(ring.has_room());
         ring.push(Entry::new(2, 0));
         assert!(!ring.has_room());
-        // Operations under way are kept all the same.
+        // Operations in flight are kept all the same.
         ring.push(Entry::new(3, 0));
         assert_eq!(contexts(&ring, 2).1, [1, 2]);
         assert!(ring.has_room());

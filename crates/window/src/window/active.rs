@@ -15,7 +15,7 @@ enum Access {
     Completing,
 }
 
-/// What goes on between this rank and another.
+/// The state between this rank and another.
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     /// It has posted, and this rank has not started there since.

@@ -100,7 +100,8 @@ impl Window {
     }
 
     /// What must be over here before the others learn what to expect. With counts it is nothing, as they wait for what
-    /// was written and the barrier for the rest; without that barrier gets, whose targets go on to change what is read.
+    /// was written and the barrier for the rest; without that barrier, it is gets, whose targets may then change what
+    /// is read.
     fn has_drained(&self) -> bool {
         match self.kind {
             Fence::TwoSided | Fence::Tagged => true,

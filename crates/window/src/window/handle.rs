@@ -7,7 +7,7 @@ impl Window {
     /// An operation is over here: its source may be used again, or what it reads has come.
     ///
     /// # Errors
-    /// When no such operation is on its way.
+    /// When no such operation is in flight.
     pub fn handle_complete(&mut self, request: Request) -> Result<(), PeerError> {
         let under_lock = self.operations.end(request).ok_or(PeerError::NoRequest)?;
         if let Some(rank) = under_lock {
@@ -45,8 +45,8 @@ impl Window {
     }
 
     /// Whether a message with bytes of an update belongs to the epoch after this one, which has not ended here: keep it
-    /// until it has, if [`keep_early`](Self::keep_early) agrees. Only with [`Fence::Tagged`], and only while a fence
-    /// goes on.
+    /// until it has, if [`keep_early`](Self::keep_early) agrees. Only with [`Fence::Tagged`], and only while a fence is
+    /// in progress.
     #[must_use]
     pub fn is_early(&self, epoch: u32) -> bool {
         let is_next = epoch == self.epoch.wrapping_add(1) && self.is_fencing();
@@ -78,7 +78,7 @@ impl Window {
     /// When they may not, and why.
     pub fn check_open(&self, from: usize, epoch: u32, offset: u64, length: u32) -> Result<(), PeerError> {
         self.known(from)?;
-        // Who has all of its own may find others in the next epoch already.
+        // A rank that has all of its own may find others in the next epoch already.
         let is_open = match self.step {
             Step::Create | Step::Closed | Step::Failed => false,
             Step::Close => self.side(epoch).is_ok(),
@@ -159,7 +159,8 @@ impl Window {
     }
 
     /// The time that [`next_timeout`](Self::next_timeout) named has come, perhaps. First the ranks are asked where they
-    /// are; when their time to answer is over, too, the window fails and names who does not fence or does not answer.
+    /// are; when their time to answer is over, too, the window fails and names the ranks that do not fence or do not
+    /// answer.
     pub fn handle_timeout(&mut self, now: Time) {
         let Some(deadline) = self.deadline.filter(|&deadline| deadline <= now) else { return };
         if self.asked {

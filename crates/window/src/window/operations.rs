@@ -9,7 +9,7 @@ pub(super) enum Deferred {
     Read(Request, Access),
 }
 
-/// An operation on its way.
+/// An operation in flight.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     serial: u32,
@@ -18,7 +18,7 @@ struct Slot {
     under_lock: Option<usize>,
 }
 
-/// Operations on their way.
+/// Operations in flight.
 #[derive(Debug)]
 pub(super) struct Operations {
     /// None where it is free.
@@ -177,7 +177,7 @@ impl Window {
 
     fn begin(&mut self, is_read: bool, rank: usize) -> Result<Request, OperationError> {
         let under_lock = self.holds(rank).then_some(rank);
-        // Who waited for room would wait for the fence, which it has yet to call.
+        // An application that waited for room would wait for the fence, which it has yet to call.
         let grows = self.kind == Fence::Tagged && self.defers();
         let request = self.operations.begin(is_read, under_lock, grows);
         let request = request.ok_or(OperationError::TooMany(self.settings.operations))?;

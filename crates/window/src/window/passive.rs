@@ -20,7 +20,7 @@ enum Hold {
 pub(super) struct Passive {
     hold: Hold,
     exclusive: bool,
-    /// Operations on their way.
+    /// Operations in flight.
     active: u32,
     flushing: bool,
 }
@@ -65,7 +65,7 @@ impl Window {
         Ok(())
     }
 
-    /// Asks that everything done to the part of a rank under this lock is placed there: it is when
+    /// Requests that everything done to the part of a rank under this lock is placed there: it is when
     /// [`is_flushed`](Self::is_flushed) says so.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl Window {
         self.passive.get_mut(rank).is_some_and(|passive| std::mem::replace(&mut passive.flushing, false))
     }
 
-    /// Gives back the locks under which nothing is on its way any more.
+    /// Gives back the locks under which nothing is in flight any more.
     pub(super) fn release(&mut self) {
         if self.step != Step::Closed {
             return;

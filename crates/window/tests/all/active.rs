@@ -12,7 +12,7 @@ fn access(rank: usize) -> Access {
     Access { rank, offset: 0, local: Slice { region: RegionId { index: 0, generation: 0 }, offset: 0, length: 8 } }
 }
 
-/// Something on its way to a rank.
+/// Something in flight to a rank.
 enum Thing {
     Round(Part, u32, u32, Vec<u64>),
     Plain(Message<'static>),

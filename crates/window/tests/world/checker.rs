@@ -64,7 +64,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A get sees what its epoch began with, or what is done in it; when its target goes on, that may change its
+    /// A get sees what its epoch began with, or what is done in it; when its target continues, that may change its
     /// memory.
     pub(super) fn read(&self, target: usize, cell: usize, epoch: u32) -> Result<(), String> {
         if self.ranks[target].left > epoch {
@@ -73,7 +73,7 @@ impl Checker {
         self.judge(target, cell, epoch.wrapping_sub(1)).map_err(|error| format!("a get of epoch {epoch}: {error}"))
     }
 
-    /// A rank goes on after the fence that ended `epoch`.
+    /// A rank continues after the fence that ended `epoch`.
     pub(super) fn leave(&mut self, rank: usize, epoch: u32) -> Result<(), String> {
         self.ranks[rank].left += 1;
         (0..self.ranks[rank].memory.len()).try_for_each(|cell| self.judge(rank, cell, epoch))

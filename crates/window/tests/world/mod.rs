@@ -169,7 +169,7 @@ struct World<'a> {
     /// When all writes from one rank to another are placed, and when they have left.
     placed: BTreeMap<(usize, usize), (u64, u64)>,
     windows: Vec<Window>,
-    /// What came before its epoch: from whom, and what.
+    /// What came before its epoch: its sources, and its content.
     early: Vec<Vec<(usize, Thing)>>,
     /// Operations that a rank still does in its epoch; cells that it has used at each target.
     left: Vec<u64>,
