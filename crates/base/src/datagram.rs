@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::{Piece, PortError};
 
-/// Where a datagram port, or a peer's, can be reached. More kinds may come (a name in shared memory): who needs IP asks
-/// for it.
+/// Where a datagram port, or a peer's, can be reached. More kinds may come (a name in shared memory): code that needs
+/// IP requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum PortAddress {
@@ -106,7 +106,7 @@ pub struct DatagramBatch {
 pub enum DatagramSent {
     /// This many datagrams were taken, from the batch's first on. 0: there is no room now.
     Taken(u32),
-    /// Nothing was taken: the batch's first datagram is larger than the first link on the way carries, which is this
+    /// Nothing was taken: the batch's first datagram is larger than the first link on the path carries, which is this
     /// many bytes if that is known.
     TooLarge(Option<u32>),
 }
@@ -132,7 +132,7 @@ pub struct ReceivedDatagrams {
 pub struct Hint {
     /// Where the datagram was to go.
     pub to: PortAddress,
-    /// Who says it, if that is known.
+    /// The host that says it, if that is known.
     pub by: Option<IpAddr>,
     /// What.
     pub what: HintKind,
@@ -180,7 +180,7 @@ impl fmt::Debug for Quote {
 pub enum HintKind {
     /// The host is there, and no process has that port.
     Refused,
-    /// No way leads there.
+    /// There is no route to it.
     Unreachable,
     /// A datagram of more bytes than this does not pass.
     TooLarge(u32),

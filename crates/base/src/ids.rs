@@ -13,13 +13,13 @@ impl DomainId {
     pub const NONE: Self = Self(u32::MAX);
 }
 
-/// A registered memory region, named locally. Unlike a [`Stag`] it never goes on the wire, and it is never reused:
+/// A registered memory region, named locally. Unlike a [`Stag`] it is never sent on the wire, and it is never reused:
 /// the generation is part of it, so a stale id is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId {
     /// Position in the registry's table.
     pub index: u32,
-    /// How many regions stood at this position before.
+    /// How many regions had this position before.
     pub generation: u32,
 }
 
@@ -55,8 +55,8 @@ impl fmt::Display for Stag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
-/// A peer of a message endpoint, numbered by that endpoint as they become known. It never goes on the wire. When a peer
-/// is forgotten its place is another one's, with another number.
+/// A peer of a message endpoint, numbered by that endpoint as they become known. It is never sent on the wire. When a
+/// peer is forgotten, another one gets its place, with another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
 
@@ -70,7 +70,7 @@ impl PeerId {
         (self.0 % Self::PLACES) as usize
     }
 
-    /// The number of who has its place after it. The same number comes again after 4096 of them.
+    /// The number of the peer that has its place after it. The same number comes again after 4096 of them.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(Self::PLACES))

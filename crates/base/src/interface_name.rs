@@ -5,7 +5,7 @@ use core::fmt;
 /// Bytes of the longest name (IFNAMSIZ of linux/if.h, less the zero behind it).
 const MOST: usize = 15;
 
-/// The name of a network interface, without memory of its own, so that it can stand in an error.
+/// The name of a network interface, without memory of its own, so that an error can hold it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InterfaceName {
     bytes: [u8; MOST],

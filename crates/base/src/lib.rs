@@ -1,6 +1,6 @@
-//! Plain values that every layer of Weft shares: time, sequence numbers, ids, [`Slice`]s, seeded random numbers,
-//! and the traits behind which the operating system (or a simulation of it) stands: [`Clock`], [`Port`],
-//! [`DatagramPort`], [`Network`].
+//! Plain values that every layer of Weft shares: time, sequence numbers, ids, [`Slice`]s, seeded random numbers, and
+//! the traits that the operating system (or a simulation of it) implements: [`Clock`], [`Port`], [`DatagramPort`],
+//! [`Network`].
 //!
 //! Nothing here does I/O, and nothing here knows a protocol.
 #![forbid(unsafe_code)]

@@ -80,13 +80,13 @@ pub trait Port {
         false
     }
 
-    /// Whether the stream stands. `Ok(false)` while a connect is under way.
+    /// Whether the stream is established. `Ok(false)` while a connect is in progress.
     ///
     /// # Errors
     /// The connect failed.
     fn poll_connected(&mut self) -> Result<bool, PortError>;
 
-    /// Looks whether the peer's host still answers, where that is left to who holds the port
+    /// Checks whether the peer's host still answers, where that is left to the port's holder
     /// ([`Network::looks_after_peers`]). To be called every sixteenth of [`PortOptions::peer_timeout`]; on a port that
     /// waits for no answer the call costs next to nothing.
     ///
@@ -100,7 +100,7 @@ pub trait Port {
     /// Payload bytes of one packet on this path: MPA's EMSS (RFC 5044 section 4.5). May change when the path does.
     fn segment_size(&self) -> u32;
 
-    /// Whether nothing can change bytes on the way, so that a checksum over them finds nothing: they do not leave
+    /// Whether nothing can change bytes in flight, so that a checksum over them finds nothing: they do not leave
     /// memory.
     fn keeps_bytes(&self) -> bool {
         false
@@ -115,7 +115,7 @@ pub trait Port {
     /// The address of the other end.
     fn remote_address(&self) -> SocketAddr;
 
-    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on.
+    /// Sends what was taken, then the end of the stream. Receiving continues.
     fn close_send(&mut self);
 
     /// Bytes that were taken and that the peer's host has not acknowledged yet, the end of the stream included; 0 where
@@ -146,14 +146,14 @@ pub trait Segmented: Port {
         self.send(pieces)
     }
 
-    /// Whether it can hand up what comes out of order as it comes: [`Segmented::begin_segments`].
+    /// Whether it can deliver what comes out of order as it comes: [`Segmented::begin_segments`].
     fn shows_segments(&self) -> bool {
         false
     }
 
-    /// From now on what comes is handed up by [`Segmented::receive_segments`], and by [`Port::receive`] no more.
-    /// Returns where in the peer's stream the first byte stands that was not received. `None`: it has bytes in order
-    /// only, and all stays as it is.
+    /// From now on [`Segmented::receive_segments`] delivers what comes, and [`Port::receive`] no more. Returns the
+    /// position in the peer's stream of the first byte that was not received. `None`: it has bytes in order only, and
+    /// nothing changes.
     fn begin_segments(&mut self) -> Option<StreamPosition> {
         None
     }
@@ -227,8 +227,8 @@ pub trait Listener {
     /// The next stream that has come, if one has.
     ///
     /// # Errors
-    /// The operating system refused (no more descriptors, for example); the listener itself still stands and may be
-    /// asked again.
+    /// The operating system refused (no more descriptors, for example); the listener itself stays open and may be
+    /// polled again.
     fn accept(&mut self) -> Result<Option<Self::Port>, PortError>;
 
     /// The next stream that has come, if one has, though [`Listener::accept`] has said [`PortError::Exhausted`]: on a
@@ -265,7 +265,7 @@ pub struct PortOptions {
     /// while nothing is sent. A host that answers is never too slow, whatever its programs do. `None`: as long as the
     /// operating system is patient (a quarter of an hour, or for ever when nothing is sent).
     pub peer_timeout: Option<Duration>,
-    /// A connect goes through memory that both processes share, or fails; who listens takes such streams beside the
+    /// A connect goes through memory that both processes share, or fails; a listener takes such streams beside the
     /// others. Only where [`Network::shares_memory`] says so: others ignore it.
     pub shared_memory: bool,
 }
@@ -314,14 +314,14 @@ pub trait Watch: Send + Sync {
     /// the next [`Network::wait`].
     fn sleep(&self, timeout: Option<Duration>);
 
-    /// Whether packets end a sleep, one under way included. What waits already counts too: while it is not taken from
+    /// Whether packets end a sleep, one in progress included. What waits already counts too: while it is not taken from
     /// the network, each sleep ends at once.
     fn set_packets(&self, on: bool);
 
-    /// Ends the sleep under way, or the next one, in `after` from now; replaces an earlier time.
+    /// Ends the sleep in progress, or the next one, in `after` from now; replaces an earlier time.
     fn set_timer(&self, after: Duration);
 
-    /// Ends the sleep under way, or the next one.
+    /// Ends the sleep in progress, or the next one.
     fn wake(&self);
 
     /// The processor on which the calling thread runs, as far as can be known.
@@ -395,7 +395,7 @@ pub struct HostAddress {
     pub interface: String,
     /// The address, and the interface's number.
     pub address: LocalAddress,
-    /// Bits of its subnet: who has the same is reached by this interface without a router.
+    /// Bits of its subnet: this interface reaches hosts with the same bits without a router.
     pub prefix: u8,
     /// Whether the interface has a carrier, as far as is known.
     pub is_running: bool,
@@ -428,7 +428,7 @@ pub trait Network {
     /// Which lower layer protocol RDMA streams have on it: a tag, to which the NIC gives the meaning.
     type Stack;
 
-    /// Starts to connect. The port is returned at once; [`Port::poll_connected`] tells when the stream stands.
+    /// Starts to connect. The port is returned at once; [`Port::poll_connected`] says when the stream is established.
     ///
     /// # Errors
     /// The address cannot be used, or the operating system refused.
@@ -507,7 +507,7 @@ pub trait Network {
     fn arm_datagram(&mut self, port: &mut Self::Datagram, token: Token, interest: Interest) -> Result<(), PortError>;
 
     /// Waits until something armed is ready, the waker was used, or `timeout` has passed (`None`: for ever; zero: only
-    /// looks). Appends what is ready.
+    /// polls). Appends what is ready.
     ///
     /// # Errors
     /// The operating system refused.
@@ -523,8 +523,8 @@ pub trait Network {
     fn watch(&self) -> Result<Arc<dyn Watch>, PortError>;
 }
 
-/// Why a port, listener or network call failed. `Copy`, so that it can stand in a completion; the number of the
-/// operating system is kept where there is one.
+/// Why a port, listener or network call failed. `Copy`, so that a completion can hold it; the number of the operating
+/// system is kept where there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortError {
     /// The peer broke the stream, or the stream was aborted.
@@ -533,15 +533,15 @@ pub enum PortError {
     Refused,
     /// No process shares memory at that address ([`PortOptions::shared_memory`]).
     NotShared,
-    /// Who listens there can't take the memory that is to be shared.
+    /// The listener there can't take the memory that is to be shared.
     Declined,
     /// The operating system gives this process no memory to share (memfd_create(2)), by its error number.
     NoSharedMemory(i32),
-    /// The peer, or the network on the way, did not answer in time.
+    /// The peer, or the network on the path, did not answer in time.
     TimedOut,
     /// No way to that address is known.
     Unreachable,
-    /// It is beyond the networks of a raw link that has no gateway, and the host has no way there either.
+    /// It is beyond the networks of a raw link that has no gateway, and the host has no route there either.
     NoGateway,
     /// The interface of a raw link was deleted. What it carried is over; as soon as one of that name is there again,
     /// new streams and listeners have it.

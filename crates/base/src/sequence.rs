@@ -4,8 +4,8 @@ use core::fmt;
 use core::ops::Add;
 
 /// How many bytes of one direction of a stream came before this point. MPA counts from the first byte after the
-/// start-up frames (RFC 5044 section 4.3), so that markers stand where the position is a multiple of their spacing.
-/// 64 bits never wrap in practice: at 100 Gb/s that takes 46 years.
+/// start-up frames (RFC 5044 section 4.3), so that markers are where the position is a multiple of their spacing. 64
+/// bits never wrap in practice: at 100 Gb/s that takes 46 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamPosition(pub u64);
 

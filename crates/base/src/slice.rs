@@ -6,8 +6,8 @@ use crate::RegionId;
 /// The most slices that a gather list holds in place.
 pub const MAX_GATHER: usize = 4;
 
-/// The most slices of a list that stands in a gather list as one slice ([`RegionId::LIST`]): what a work request
-/// gathers from or scatters to at most. NICs advertise 16 to 30 (`max_sge` of `ibv_query_device`).
+/// The most slices of a list that is in a gather list as one slice ([`RegionId::LIST`]): what a work request gathers
+/// from or scatters to at most. NICs advertise 16 to 30 (`max_sge` of `ibv_query_device`).
 pub const MAX_LISTED: usize = 16;
 
 /// Whether a range of bytes passes the end of the 64-bit offsets. It may end right there: its last byte has an offset
@@ -106,7 +106,7 @@ impl Gather {
         changed
     }
 
-    /// Whether its slice is the name of a list, which stands alone.
+    /// Whether its slice is the name of a list, which is alone.
     #[must_use]
     #[inline]
     pub fn is_listed(&self) -> bool {

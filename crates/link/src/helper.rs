@@ -1,4 +1,4 @@
-//! Who opens a link's packet socket for others.
+//! A helper that opens a link's packet socket for others.
 
 use core::time::Duration;
 use std::io;
@@ -9,8 +9,8 @@ use weft_driver::{PacketHelper, PacketOffer, PacketRing, PortRule, Served};
 use crate::settings::LinkSettings;
 use crate::stack::frame_tests;
 
-/// Opens the packet socket of a link for clients who have no right to, and passes it to those whom it trusts. Of the
-/// host's own addresses it has the rule of the firewall as long as it is there, so clients need no right for that.
+/// Opens the packet socket of a link for clients that have no right to, and passes it to those that it trusts. Of the
+/// host's own addresses it has the rule of the firewall while it exists, so clients need no right for that.
 #[derive(Debug)]
 pub struct LinkHelper {
     helper: PacketHelper,

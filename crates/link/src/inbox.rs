@@ -5,7 +5,7 @@ use weft_base::StreamPosition;
 /// Memory that is kept when it is empty, in bytes: what comes in one turn of the engine.
 const KEPT: usize = 256 << 10;
 
-/// Segments in the order in which they came, with where they stand. A connection shows each byte once, and none beyond
+/// Segments in the order in which they came, with their positions. A connection shows each byte once, and none beyond
 /// the window that is left: so there is never more than a window here.
 #[derive(Default)]
 pub(crate) struct Inbox {

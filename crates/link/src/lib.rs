@@ -14,7 +14,7 @@
 //! Instead of addresses of its own a link can have some ports of the host's ([`LinkSettings::ports`]): then the kernel
 //! is kept from answering by a rule of its firewall, which needs the capability CAP_NET_ADMIN and the program `nft`.
 //!
-//! Who has no right to open packet sockets can have one from a [`LinkHelper`].
+//! A process that has no right to open packet sockets can have one from a [`LinkHelper`].
 //!
 //! One address belongs to one network: two that have it reset each other's connections. No other host answers for it,
 //! so connections end with the network that has them. Peers are on the link itself, or beyond a gateway that
@@ -22,7 +22,7 @@
 //!
 //! A stream begins in order: segments that come early are kept until what is missing has come, as the kernel does. Its
 //! user may have them as they come instead ([`begin_segments`](weft_base::Segmented::begin_segments)), as the NIC does
-//! where it can place them: then none is kept here for longer than until the user looks.
+//! where it can place them: then none is kept here for longer than until the user polls.
 #![forbid(unsafe_code)]
 
 mod helper;

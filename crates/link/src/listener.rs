@@ -1,4 +1,4 @@
-//! Who takes calls.
+//! Listeners for streams.
 
 use core::fmt;
 use std::net::SocketAddr;

@@ -191,8 +191,8 @@ impl Network for LinkNetwork {
         self.settings.as_ref()?.source_to(peer).filter(|_| self.has_datagrams)
     }
 
-    /// On the interface of the link, the first of the link's addresses stands for those that the kernel has there: two
-    /// rails by one wire have nothing to gain. One that means something on this link alone is none that others know.
+    /// On the interface of the link, the first of the link's addresses replaces those that the kernel has there: two
+    /// rails by one wire gain nothing. A link-local address is left out: others do not know it.
     fn host_addresses(&mut self) -> Vec<HostAddress> {
         let mut addresses = self.host.host_addresses();
         let Some(settings) = &self.settings else { return addresses };

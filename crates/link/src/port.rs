@@ -46,7 +46,7 @@ pub struct OwnPort {
     remote: SocketAddr,
     /// Between registered memory and the connection; made when it is first used.
     buffer: Box<[u8]>,
-    /// What was taken of the connection, while it is handed up.
+    /// What was taken of the connection, while it is delivered.
     arrived: Inbox,
     /// Data that was refused when it was delivered, in order: less than a window, for all of it is behind a gap.
     refused: Vec<(StreamPosition, Vec<u8>)>,
@@ -107,7 +107,7 @@ impl OwnPort {
         Ok(sent)
     }
 
-    /// Hands up once more what was refused, after something that stands before it has come.
+    /// Delivers once more what was refused, after something that comes before it has come.
     fn hand_again(&mut self, take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool) {
         self.refused.sort_by_key(|(position, _)| *position);
         self.refused.retain(|(position, bytes)| !take(*position, bytes));

@@ -45,9 +45,9 @@ pub struct RawPort {
     frames: FramePort,
     stack: Shared,
     registry: Registry,
-    /// The address, and who is on the link with it.
+    /// The address, and its network on the link.
     own: LinkAddress,
-    /// As it stands in frames.
+    /// As it is in frames.
     local: SocketAddr,
     /// The name of the interface, and its number, which is said with addresses that mean something on this link alone.
     name: String,
@@ -113,7 +113,7 @@ impl RawPort {
     }
 
     /// The interface of the link has this number now: it may have been made anew. The longest datagram stays what it
-    /// was; who sends finds out by itself what passes.
+    /// was; a sender finds out by itself what passes.
     fn follow(&mut self, interface: u32) {
         if interface != self.interface && self.frames.rebind(&self.name).is_ok() {
             self.interface = interface;
@@ -145,7 +145,7 @@ impl RawPort {
         self.at_hand.iter().find(|(known, _)| *known == address).map(|(_, hardware)| *hardware)
     }
 
-    /// Asks for the hardware address of a neighbour, to whom the first datagram of the batch is sent when it answers.
+    /// Asks for the hardware address of a neighbour, to which the first datagram of the batch is sent when it answers.
     fn ask(
         &mut self,
         to: SocketAddr,
@@ -205,7 +205,7 @@ impl RawPort {
     }
 }
 
-/// What stands before the datagrams to a peer.
+/// The headers before the datagrams to a peer.
 struct HeadOf {
     source: SocketAddr,
     destination: SocketAddr,

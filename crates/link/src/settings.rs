@@ -11,12 +11,12 @@ use weft_driver::PortReservation;
 /// Addresses of one link of its own, and of the host's.
 const MOST_ADDRESSES: usize = 8;
 const MOST_OF_HOST: usize = 32;
-/// What stands for the host's own addresses.
+/// The name of the host's own addresses.
 const HOST: &str = "host:";
-/// What stands before a gateway.
+/// The text before a gateway.
 const VIA: &str = ",via=";
 
-/// A raw link, and who is there: as text, `eth0=10.0.0.9/24`, or `eth0=10.0.0.9/24,fd00::9/64` with several addresses.
+/// A raw link, and its addresses: as text, `eth0=10.0.0.9/24`, or `eth0=10.0.0.9/24,fd00::9/64` with several addresses.
 /// `eth0=host:40000-40099` is there at the host's own addresses, with these ports alone. Behind either, `,via=10.0.0.1`
 /// names a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// Whether a port is one of them; 0, which stands for any, is too.
+    /// Whether a port is one of them; 0, which means any, is too.
     pub(crate) fn may_have(self, port: u16) -> bool {
         port == 0 || (self.first..=self.last).contains(&port)
     }
@@ -59,7 +59,7 @@ impl fmt::Display for PortRange {
     }
 }
 
-/// An address, and who is on the link with it.
+/// An address, and its network on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkAddress {
     /// The address.
@@ -149,12 +149,12 @@ impl LinkSettings {
         Ok(self)
     }
 
-    /// Whether a port at one of its addresses is the link's; 0, which stands for any, is.
+    /// Whether a port at one of its addresses is the link's; 0, which means any, is.
     pub(crate) fn has_port(&self, port: u16) -> bool {
         self.ports.is_none_or(|ports| ports.may_have(port))
     }
 
-    /// The first of its addresses: what stands for the link where one is wanted.
+    /// The first of its addresses: the link's address where one is wanted.
     #[must_use]
     pub fn first(&self) -> Option<IpAddr> {
         self.addresses.first().map(|own| own.ip)
@@ -196,7 +196,7 @@ pub(crate) fn with_scope(address: SocketAddr, interface: u32) -> SocketAddr {
     }
 }
 
-/// An address as it stands in packets.
+/// An address as it is in packets.
 pub(crate) const fn without_scope(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }
@@ -288,7 +288,7 @@ fn parse(text: &str) -> Result<LinkSettings, String> {
     Ok(LinkSettings { interface, addresses, ports: None, gateways, helper })
 }
 
-/// What stands before gateways, and these.
+/// The text before gateways, and the gateways.
 fn parse_gateways(text: &str) -> Result<(&str, Vec<IpAddr>), String> {
     let mut parts = text.split(VIA);
     let rest = parts.next().unwrap_or_default();

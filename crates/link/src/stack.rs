@@ -45,9 +45,9 @@ const MOST_STREAMS: usize = 1024;
 const TIME_WAITS: usize = 16_384;
 /// EINVAL: settings that no connection can have.
 const INVALID: i32 = 22;
-/// The first of the ports for who calls (RFC 6335 section 6).
+/// The first of the ports for callers (RFC 6335 section 6).
 const FIRST_DYNAMIC: u16 = 49_152;
-/// A neighbour that does not tell its hardware address for so long is not there.
+/// A neighbour that does not tell its hardware address for this long is not there.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the side that closed first remembers a connection. Less than RFC 9293 has: the links are short.
 const TIME_WAIT: Duration = Duration::from_secs(10);

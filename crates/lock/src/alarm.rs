@@ -2,13 +2,13 @@
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// A bell that who is about to sleep asks for, and who brings something rings.
+/// A bell that a thread arms before it sleeps, and that a thread that brings something rings.
 ///
-/// The sleeper [arms](Alarm::arm) it, *then* looks whether something has come, and sleeps if not. Who brings something
-/// publishes it (in any way that a look finds), *then* [takes](Alarm::take) the alarm, and wakes the sleeper if it was
-/// armed. Each writes one thing and then reads the other's; a fence between the two, on either side, makes sure that
-/// one of them sees the other, however weak the machine's order is. Without it both may miss: the store may still be on
-/// its way when the load is done.
+/// The sleeper [arms](Alarm::arm) it, *then* checks whether something has come, and sleeps if not. A thread that brings
+/// something publishes it (in any way that the check finds), *then* [takes](Alarm::take) the alarm, and wakes the
+/// sleeper if it was armed. Each writes one thing and then reads the other's; a fence between the two, on either side,
+/// makes sure that one of them sees the other, however weak the machine's order is. Without it both may miss: the store
+/// may still be in flight when the load is done.
 pub struct Alarm<F: AlarmFlag = AtomicBool> {
     is_armed: F,
 }

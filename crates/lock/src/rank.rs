@@ -3,7 +3,7 @@
 use crate::Entered;
 
 /// The locks of Weft in the order in which a thread takes them, the first one first. The order is for all crates
-/// together, because a call goes through all of them: so it stands below them, in one place.
+/// together, because a call goes through all of them: so it is defined below them, in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rank {
@@ -13,14 +13,14 @@ pub enum Rank {
     EndpointBindings,
     /// Provider: the members of a poll set.
     PollSet,
-    /// Provider: who translates peers to addresses for a completion queue. That may ask an endpoint, which takes the
-    /// engine.
+    /// Provider: the translation of peers to addresses for a completion queue. That may ask an endpoint, which takes
+    /// the engine.
     CompletionSources,
     /// NIC: what its thread does for layers above. They post under it, which takes the engine.
     Background,
     /// NIC: an engine, with its connections and endpoints. The thread that holds it runs the event loop.
     Engine,
-    /// NIC: where the first stage of a connection stands whose work is split (`Split`).
+    /// NIC: the first stage of a connection whose work is split (`Split`).
     Stage,
     /// NIC: the stream of a connection that calling threads share with the engine (`Split::Assist`).
     Stream,
@@ -28,7 +28,7 @@ pub enum Rank {
     Submission,
     /// NIC: the requests of a receive queue. They are pinned under it.
     ReceiveQueue,
-    /// Memory: the gate of a region. Who ends an access passes it alone, with no lock but those above.
+    /// Memory: the gate of a region. A thread that ends an access passes it alone, with no lock but those above.
     RegionGate,
     /// Memory: the table of regions.
     MemoryTable,
@@ -42,7 +42,7 @@ pub enum Rank {
     BlockRing,
     /// NIC: the entries of a completion queue.
     CompletionEntries,
-    /// NIC: whom an armed completion queue wakes.
+    /// NIC: the waker of an armed completion queue.
     CompletionEvent,
     /// NIC: what a queue pair has agreed on, and why it ended.
     QueuePairLife,
@@ -52,7 +52,7 @@ pub enum Rank {
     ServedPort,
     /// NIC: connections whose doorbell was rung.
     Doorbell,
-    /// NIC: whom the selective interrupt calls.
+    /// NIC: the waker of the selective interrupt.
     Summons,
     /// NIC: queue pairs that have more for a calling thread to do.
     Unfinished,
@@ -72,7 +72,7 @@ pub enum Rank {
     CounterOrder,
     /// Provider: receives of many messages.
     MultiReceives,
-    /// Provider: who counts what peers do to a domain's memory.
+    /// Provider: counters of what peers do to a domain's memory.
     RemoteCounters,
     /// Provider: peers whose addresses were requested before.
     KnownPeers,

@@ -81,7 +81,7 @@ impl Queue {
         }
     }
 
-    /// As programs sleep on a descriptor: drain, arm, look, sleep.
+    /// As programs sleep on a descriptor: drain, arm, check, sleep.
     fn wait_for(&self, number: usize) {
         while self.come.load(Ordering::Acquire) < number {
             self.signal.drain();

@@ -24,7 +24,7 @@ pub struct Available {
 
 /// The end of a ring that reads. Made over words that are all zero, and only once.
 ///
-/// To read: [`Consumer::look`], copy out of [`Consumer::spans`], [`Consumer::consume`], and only then judge what was
+/// To read: [`Consumer::look`], copy out of [`Consumer::spans`], [`Consumer::consume`], and only then check what was
 /// copied.
 #[derive(Debug)]
 pub struct Consumer<W> {

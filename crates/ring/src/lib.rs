@@ -1,8 +1,8 @@
 //! A ring of bytes in memory that two processes share: one writes, one reads, and neither believes the other.
 //!
 //! [`Producer`] and [`Consumer`] are the two ends. They do arithmetic on positions and say which bytes of the ring are
-//! theirs now ([`Spans`]); who holds the memory copies. So there is no unsafe code here, and the same lines run over
-//! mapped memory, in virtual time and under a model checker.
+//! theirs now ([`Spans`]); the holder of the memory copies. So there is no unsafe code here, and the same lines run
+//! over mapped memory, in virtual time and under a model checker.
 //!
 //! **What the other side can do.** All shared words are the other side's to scribble on at any time. Each end keeps its
 //! own position to itself and never reads it back. What the other side says is read once, copied and checked: a
@@ -63,7 +63,7 @@ pub trait Words {
     /// Reads a word; what its writer did before is visible after (acquire).
     fn load(&self, word: Word) -> u64;
 
-    /// Writes a word; what was done before is visible to who reads it (release).
+    /// Writes a word; what was done before is visible to a thread that reads it (release).
     fn store(&self, word: Word, value: u64);
 
     /// A full fence: what was stored before is visible to others before anything after is loaded (sequentially

@@ -13,7 +13,7 @@ pub struct Producer<W> {
     produced: u64,
     /// The last position of the other side that was found good.
     consumed: u64,
-    /// What stands in the top bits: [`END`] and [`BROKEN`].
+    /// The top bits: [`END`] and [`BROKEN`].
     ended: u64,
 }
 
@@ -135,10 +135,10 @@ impl<W: Words> Producer<W> {
         self.await_position((self.produced + least as u64).saturating_sub(self.capacity.wide()))
     }
 
-    /// Asks to be woken when the other side has read anything that is unread as far as is known
+    /// Requests to be woken when the other side has read anything that is unread as far as is known
     /// ([`Producer::unread`]). Returns whether there is something to wait for; if not, something is read already, or
-    /// nothing was unread. For who needs what it has written until it is read: never while the other end may wait for
-    /// bytes that are not written yet.
+    /// nothing was unread. For a writer that needs what it has written until it is read: never while the other end may
+    /// wait for bytes that are not written yet.
     ///
     /// # Errors
     /// As [`Producer::room`].

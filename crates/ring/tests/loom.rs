@@ -12,7 +12,7 @@ use weft_ring::{Capacity, Consumer, Producer, Rest, Word, Words};
 /// The ring's memory, as loom sees it.
 struct Memory {
     words: [AtomicU64; 4],
-    /// One byte stands for the sixteen around it: two writers of them at a time, or a reader and a writer, is a race.
+    /// One byte represents the sixteen around it: two writers of them at a time, or a reader and a writer, is a race.
     data: [UnsafeCell<u8>; 4],
     to_consumer: Signal,
     to_producer: Signal,

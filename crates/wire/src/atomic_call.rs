@@ -7,7 +7,7 @@
 //! answer: | status u8: 0 done, 1 no access, 2 no such operation | result |
 //! ```
 //! The numbers of operations and elements are those of `weft_memory::{Combine, Element}`. Operands, values and results
-//! are elements one after the other, as they stand in memory: both machines must have the same byte order, as for
+//! are elements one after the other, as they are in memory: both machines must have the same byte order, as for
 //! everything that is written or read one-sided.
 
 use weft_base::Stag;

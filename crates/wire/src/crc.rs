@@ -43,8 +43,8 @@ impl Crc32c {
         !self.0
     }
 
-    /// The checksum as it stands on the wire: little-endian, unlike everything else, because the CRC's bits are sent in
-    /// the order of the polynomial's coefficients (RFC 5044 section 4.4).
+    /// The checksum as it is on the wire: little-endian, unlike everything else, because the CRC's bits are sent in the
+    /// order of the polynomial's coefficients (RFC 5044 section 4.4).
     #[must_use]
     pub fn wire_bytes(&self) -> [u8; 4] {
         self.value().to_le_bytes()
@@ -54,7 +54,7 @@ impl Crc32c {
 /// The register after a few bytes; `None` of too many, and of less than a register.
 ///
 /// Whatever is in the register is added to the first four bytes that come. So these can bring it along, and zeros can
-/// stand before them, once the register that the library begins with is taken away.
+/// precede them, once the register that the library begins with is taken away.
 #[inline]
 fn after_short<const N: usize>(register: u32, pieces: [&[u8]; N]) -> Option<u32> {
     const REGISTER: usize = size_of::<u32>();
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(Crc32c::of(b"123456789"), 0xe306_9283);
     }
 
-    /// The FPDUs of RFC 5044 figures 5 and 6, as they stand on the wire; the second holds a marker.
+    /// The FPDUs of RFC 5044 figures 5 and 6, as they are on the wire; the second holds a marker.
     #[test]
     fn vectors_of_the_standard() {
         let send = |message| [0, 0x2a, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, message, 0, 0, 0, 0];

@@ -71,7 +71,7 @@ pub enum HeaderError {
     Short,
     /// The DDP version is not 1. Whether the segment says it is tagged decides the Terminate code.
     Version {
-        /// What stands there.
+        /// The version in the header.
         version: u8,
         /// The T bit.
         tagged: bool,

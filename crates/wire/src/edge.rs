@@ -1,8 +1,8 @@
 //! Edge: RDMA over datagrams. A datagram is one packet: of an established connection ([`packet`], [`frame`]) or of
 //! its set-up ([`setup`]). `docs/wire.md` draws them. Packets in a row are read and written as one ([`run`]).
 //!
-//! The first byte tells them apart: its two highest bits are `01` in the one and `11` in the other. Whatever else
-//! stands there is not Edge.
+//! The first byte distinguishes them: its two highest bits are `01` in the one and `11` in the other. Anything else
+//! there is not Edge.
 
 pub mod ack;
 pub mod addresses;
@@ -27,7 +27,7 @@ pub const RESET_TOKEN_LENGTH: usize = 16;
 /// Bytes of what confirms a set-up.
 pub const PROOF_LENGTH: usize = 32;
 
-/// What a receiver calls a connection. It is random, so that who has not seen it can't guess it.
+/// What a receiver calls a connection. It is random, so that a host that has not seen it can't guess it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
@@ -59,7 +59,7 @@ pub enum EdgeError {
     NotEdge,
     /// It speaks another version.
     Version(u32),
-    /// Its header check does not fit: it was damaged on the way.
+    /// Its header check does not fit: it was damaged in flight.
     Check,
     /// It holds a frame that this version does not have.
     Frame(u8),
@@ -85,7 +85,7 @@ impl core::error::Error for EdgeError {}
 /// Reads the destination of a datagram, without checking the datagram.
 ///
 /// # Errors
-/// The first byte is not of Edge, or the datagram is shorter than what says whom it is for.
+/// The first byte is not of Edge, or the datagram is shorter than the part that names its destination.
 pub fn destination(datagram: &[u8]) -> Result<Destination, EdgeError> {
     let mut reader = reader::Reader(datagram);
     let first = reader.u8()?;

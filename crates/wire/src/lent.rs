@@ -1,6 +1,6 @@
 //! A segment whose payload is lent: it stays in the memory of the process that sends it, and the other process of the
 //! same host reads it there. Only on streams through memory that both share, where both have said that they can
-//! (`docs/wire.md`, Lent segments). It stands in an FPDU in the place of the DDP segment, numbers big-endian:
+//! (`docs/wire.md`, Lent segments). It is in an FPDU in the place of the DDP segment, numbers big-endian:
 //!
 //! ```text
 //! 0        1        2                 4
@@ -18,7 +18,7 @@ const BEGINNING: usize = 4;
 /// Bytes of a run.
 const RUN: usize = 12;
 
-/// The most that stands before the header.
+/// The most bytes before the header.
 pub const MOST_BEFORE: usize = BEGINNING + MAX_GATHER * RUN;
 
 /// Whether a ULPDU says where its payload lies, as the first byte tells.
@@ -34,7 +34,7 @@ pub const fn before(runs: usize) -> usize {
     BEGINNING + runs * RUN
 }
 
-/// Writes all that stands before the header, [`before`] bytes.
+/// Writes all that comes before the header, [`before`] bytes.
 ///
 /// # Panics
 /// There are more runs than [`MAX_GATHER`], or `out` is shorter.

@@ -202,7 +202,7 @@ pub enum Outcome {
     Refused,
 }
 
-/// The head of a record. Ids are chosen by who will get them back, and mean nothing to the other side.
+/// The head of a record. An id is chosen by the side that will get it back, and means nothing to the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A whole message; its bytes are the body.
@@ -281,9 +281,9 @@ pub enum Record {
         /// Bytes of the body.
         length: u32,
     },
-    /// Nothing is under way here: shall the connection be closed?
+    /// Nothing is in flight here: shall the connection be closed?
     Close,
-    /// The answer to that. Who agrees sends nothing more.
+    /// The answer to that. A side that agrees sends nothing more.
     CloseAnswer {
         /// Whether.
         agreed: bool,

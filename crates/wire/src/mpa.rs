@@ -151,7 +151,7 @@ pub const DEPTH_NOT_NEGOTIATED: u16 = 0x3fff;
 pub struct Enhanced {
     /// How many inbound reads the sender of this frame takes at a time. 14 bits.
     pub ird: u16,
-    /// How many outbound reads the sender of this frame wants to have under way at a time. 14 bits.
+    /// How many outbound reads the sender of this frame wants to have in flight at a time. 14 bits.
     pub ord: u16,
     /// A: peer-to-peer: the initiator must open with a ready-to-receive message. Without it the three kinds below are
     /// written zero and not read (RFC 6581 section 9.2).
@@ -221,7 +221,7 @@ pub const fn marker_pointer(bytes: [u8; MARKER_LENGTH]) -> u16 {
     u16::from_be_bytes([bytes[2], bytes[3]]) & !POINTER_RESERVED
 }
 
-/// How far apart the markers of a stream stand: bytes from the start of one to the start of the next.
+/// The distance of the markers of a stream: bytes from the start of one to the start of the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MarkerSpacing {
     /// 512 bytes (RFC 5044 section 4.3).

@@ -15,22 +15,22 @@ pub const VERSION: u16 = 0x0157;
 /// See [`VERSION`].
 pub const VERSION_IPV6: u16 = 0x0257;
 
-/// Where the port number of the receiver stands in the header, for a filter of frames.
+/// The place of the receiver's port number in the header, for a filter of frames.
 pub const DESTINATION_PORT_AT: usize = 6;
-/// Where its address of IPv4 stands, and where that of IPv6.
+/// The place of its address of IPv4, and of that of IPv6.
 pub const DESTINATION_AT: usize = 12;
 /// See [`DESTINATION_AT`].
 pub const DESTINATION_AT_IPV6: usize = 24;
 
-/// Where the address of the sender stands.
+/// The place of the sender's address.
 const SOURCE_AT: usize = 8;
 
-/// What stands before a datagram.
+/// The header before a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Its sender, as the sender says: any host may write anything there.
     pub source: SocketAddr,
-    /// For whom it is: an address of the same kind.
+    /// Its receiver: an address of the same kind.
     pub destination: SocketAddr,
     /// Bytes of the datagram. More may follow: an Ethernet has no frame of less than 60 bytes.
     pub length: u16,

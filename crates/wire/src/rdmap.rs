@@ -202,7 +202,7 @@ pub const IMMEDIATE_LENGTH: usize = 8;
 pub enum AtomicCode {
     /// Add, field by field.
     FetchAdd = 0,
-    /// Exchange, whatever stands there. The number 1 is reserved (RFC 7306 section 10.1: the standard's text still
+    /// Exchange, whatever the old value is. The number 1 is reserved (RFC 7306 section 10.1: the standard's text still
     /// speaks of a Swap, its table has none), so it never travels: [`AtomicRequest::emit`] writes the
     /// [`AtomicCode::CompareSwap`] that compares no bit and swaps all, which each responder that knows atomic
     /// operations knows. [`AtomicRequest::parse`] never returns it.
@@ -312,7 +312,7 @@ impl AtomicRequest {
 pub struct AtomicResponse {
     /// The request's identifier.
     pub identifier: u32,
-    /// What stood there before.
+    /// The old value.
     pub original: u64,
 }
 
@@ -345,7 +345,7 @@ impl AtomicResponse {
 }
 
 /// What an end says of the messages of its peer, and of its own that wait: the payload of a message that only Weft
-/// peers send, and only if both have offered it in the start-up. All counts go on from the start of the connection, so
+/// peers send, and only if both have offered it in the start-up. All counts begin at the start of the connection, so
 /// that one receipt says what all before it have said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {

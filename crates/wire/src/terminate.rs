@@ -252,9 +252,9 @@ impl Control {
     /// Linux siw lays the control word out as bit fields of its compiler. On a little-endian machine that swaps the
     /// nibbles of layer and type and puts the flags, in reverse order, at the other end of their byte, among the
     /// reserved bits that the standard sends as zero. So flags in the wrong place prove siw. Without flags the numbers
-    /// decide: what is in no table as it stands, but is when swapped, was swapped. The rest is ambiguous, and taken as
-    /// the standard means it: siw's RDMAP version and opcode errors read as MPA's codes 5 and 6, and siw's MPA codes 5,
-    /// 6 and 7 as RDMAP's remote operation errors with those numbers.
+    /// decide: what is in no table as it is, but is when swapped, was swapped. The rest is ambiguous, and taken as the
+    /// standard means it: siw's RDMAP version and opcode errors read as MPA's codes 5 and 6, and siw's MPA codes 5, 6
+    /// and 7 as RDMAP's remote operation errors with those numbers.
     fn parse(word: &[u8; CONTROL_LENGTH]) -> Self {
         let [layer_and_type, code, flags, _] = *word;
         let as_written = TerminateCode::from_numbers(layer_and_type >> 4, layer_and_type & 0x0f, code);

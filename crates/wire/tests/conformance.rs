@@ -190,7 +190,7 @@ fn is_terminate_code(text: &str) -> bool {
     !matches!(TerminateCode::from_numbers(layer, kind, code), TerminateCode::Unknown { .. })
 }
 
-/// Tests are named in backticks; a crate's name may stand in their place.
+/// Tests are named in backticks; a crate's name may be in their place.
 fn unknown_test(tests: &str, sources: &Sources) -> Option<String> {
     if tests == "-" || sources.modules.contains(tests) {
         return None;

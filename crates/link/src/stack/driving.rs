@@ -1,4 +1,4 @@
-//! What moves all of it: frames that come, time that passes, and who has something to send.
+//! What moves all of it: frames that come, time that passes, and streams that have something to send.
 
 use slotmap::DefaultKey;
 use weft_base::Time;

@@ -11,7 +11,7 @@ use super::{NEIGHBOUR_PATIENCE, ORPHAN_PATIENCE, Stack};
 
 /// A question for a hardware address is repeated after this time.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// When the interface takes no more frames, it is tried again after so long.
+/// When the interface takes no more frames, it is tried again after this time.
 const FULL: Duration = Duration::from_micros(200);
 
 impl Stack {
@@ -60,7 +60,7 @@ impl Stack {
         self.note_due(Some(now + ASK_AGAIN));
     }
 
-    /// All has left that may: what is next, and who waits for it.
+    /// All has left that may: what is next, and the waiting thread is woken.
     fn settle(&mut self, key: DefaultKey, now: Time) {
         if self.wait_for_the_end(key) {
             return;

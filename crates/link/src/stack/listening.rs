@@ -1,4 +1,4 @@
-//! Who takes calls.
+//! Listeners of the link's TCP.
 
 use core::time::Duration;
 use std::collections::VecDeque;

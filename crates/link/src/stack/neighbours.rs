@@ -1,5 +1,5 @@
-//! Neighbours whose hardware addresses are wanted for frames that are not TCP's, the port numbers of these, and
-//! neighbours that are doubted.
+//! Neighbours whose hardware addresses are wanted for frames that are not TCP's, the port numbers of these, and suspect
+//! neighbours.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -90,7 +90,7 @@ impl Stack {
         self.wire.send_or_lose(&question);
     }
 
-    /// Asks those that are doubted since the last frame whether they are where they were.
+    /// Probes those that are suspect since the last frame.
     pub(super) fn doubt(&mut self, now: Time) {
         while let Some(address) = self.wire.link.poll_doubted() {
             // One more is believed to be where it was: a host that raised this many suspicions gains nothing by it.
@@ -101,7 +101,7 @@ impl Stack {
         }
     }
 
-    /// Who does not confirm where it is, is forgotten: the next question is to all.
+    /// A neighbour that does not confirm where it is, is forgotten: the next question is to all.
     pub(super) fn pursue_doubts(&mut self, now: Time) {
         let Self { doubts, wire, neighbour_changes, due, .. } = self;
         doubts.retain_mut(|doubt| {

@@ -1,4 +1,4 @@
-//! Who is called, and from which port.
+//! Calls to peers, and the ports that they come from.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;

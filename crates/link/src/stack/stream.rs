@@ -1,4 +1,4 @@
-//! A connection and who waits for it.
+//! A connection and the thread that waits for it.
 
 use weft_base::{Interest, PortError, StreamPosition, Time, Token};
 use weft_tcp::{Connection, ConnectionError, Outgoing, Segment, State};
@@ -7,14 +7,14 @@ use super::IPV6_MORE;
 use super::train::{Train, TrainLimits};
 use crate::inbox::Inbox;
 
-/// A connection and who waits for it.
+/// A connection and the thread that waits for it.
 pub(crate) struct Stream {
     pub(crate) connection: Box<Connection>,
     /// What has come and was not taken, where segments are shown as they come.
     arrived: Option<Inbox>,
-    /// Bytes that may be there so, or on the way.
+    /// Bytes that may be there so, or in flight.
     window: u32,
-    /// The number of the segment that stands last of what was sent.
+    /// The number of the last segment of what was sent.
     sent: Option<u32>,
     /// One that leaves next, by itself.
     held: Option<Outgoing>,

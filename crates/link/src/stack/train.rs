@@ -35,7 +35,7 @@ impl TrainLimits {
     }
 }
 
-/// Segments of a stream that follow each other, alike but for what stands in them. They leave as one frame, which the
+/// Segments of a stream that follow each other, alike but for their payload. They leave as one frame, which the
 /// interface cuts, or, where it cannot, the kernel: so one system call sends many.
 pub(super) struct Train {
     /// The header of all of them, with the numbers of the first.

@@ -25,7 +25,7 @@ const LIMITS_LAST: Duration = Duration::from_secs(1);
 const ARP: FrameTest = FrameTest::Half(12, 0x0806);
 const IPV4: FrameTest = FrameTest::Half(12, 0x0800);
 const IPV6: FrameTest = FrameTest::Half(12, 0x86dd);
-/// Protocols of IP, where they stand in packets of both kinds.
+/// Protocols of IP, at their place in packets of both kinds.
 const TCP_OVER_IPV4: FrameTest = FrameTest::Byte(23, 6);
 const ICMP_OVER_IPV4: FrameTest = FrameTest::Byte(23, 1);
 const TCP_OVER_IPV6: FrameTest = FrameTest::Byte(20, 6);
@@ -33,12 +33,12 @@ const ICMP_OVER_IPV6: FrameTest = FrameTest::Byte(20, 58);
 /// A header of IPv4 of 20 bytes, and neither "more fragments" nor an offset (RFC 791 section 3.1).
 const PLAIN_IPV4: FrameTest = FrameTest::Byte(14, 0x45);
 const NO_FRAGMENT: FrameTest = FrameTest::Without(20, 0x3fff);
-/// Where TCP's port of the receiver stands.
+/// The place of TCP's receiver port.
 const PORT_OVER_IPV4: u32 = 36;
 const PORT_OVER_IPV6: u32 = 56;
 
-/// What frames are for these addresses: TCP to them, and who asks for them or answers; of one that passes, all tests of
-/// one of these are true.
+/// What frames are for these addresses: TCP to them, and questions or answers for them; of one that passes, all tests
+/// of one of these are true.
 pub(crate) fn frame_tests(settings: &LinkSettings) -> Vec<Vec<FrameTest>> {
     let ports = |at| settings.ports.map(|ports| FrameTest::Between(at, ports.first, ports.last));
     let mut all = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn frame_tests(settings: &LinkSettings) -> Vec<Vec<FrameTest>> {
                 all.push(vec![ARP]);
                 let mut tcp = vec![IPV4, TCP_OVER_IPV4, FrameTest::Word(30, ip.to_bits())];
                 if let Some(ports) = ports(PORT_OVER_IPV4) {
-                    // Without options and whole: then the port stands where it is looked for.
+                    // Without options and whole: then the port is where the test expects it.
                     tcp.extend([PLAIN_IPV4, NO_FRAGMENT, ports]);
                 }
                 all.push(tcp);
@@ -143,7 +143,7 @@ impl Wire {
         }
     }
 
-    /// Has the interface take frames for those who have an address that ends like this one.
+    /// Has the interface take frames for hosts that have an address that ends like this one.
     pub(super) fn join(&self, address: Ipv6Addr) -> io::Result<()> {
         self.ring.join(group_hardware(solicited_node(address)))
     }
@@ -242,7 +242,7 @@ impl Wire {
         if self.offloads { self.train_limits } else { TrainLimits::NONE }
     }
 
-    /// Sends segments of a stream, from where their payload stands. To be called when [`Wire::flush`] has said so. What
+    /// Sends segments of a stream, from the place of their payload. To be called when [`Wire::flush`] has said so. What
     /// has no room waits.
     pub(super) fn send_train(&mut self, connection: &Connection, train: &Train) {
         let flow = connection.flow();

@@ -24,7 +24,7 @@ pub struct EcnCounts {
     pub ce: u32,
 }
 
-/// An acknowledgement of packets of one rail. What stands here is placed, its checksum was good, and it is never
+/// An acknowledgement of packets of one rail. What it names is placed, its checksum was good, and it is never
 /// withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack<'a> {
@@ -38,7 +38,7 @@ pub struct Ack<'a> {
     pub delay_us: u32,
     /// ECN codepoints seen on this rail.
     pub ecn: EcnCounts,
-    /// How many bytes of datagrams the sender may have under way: its share of the receiver's socket buffer.
+    /// How many bytes of datagrams the sender may have in flight: its share of the receiver's socket buffer.
     pub credit: u32,
     /// Datagrams that this socket has dropped because its buffer was full. It wraps.
     pub overflows: u32,
@@ -46,9 +46,8 @@ pub struct Ack<'a> {
     pub more: MoreRanges<'a>,
 }
 
-/// The ranges of an acknowledgement below the first, as they stand on the wire: pairs of `gap` (packet numbers that
-/// are missing, less
-/// one) and `length` (acknowledged below them, less one).
+/// The ranges of an acknowledgement below the first, as they are on the wire: pairs of `gap` (packet numbers that are
+/// missing, less one) and `length` (acknowledged below them, less one).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoreRanges<'a>(&'a [u8]);
 

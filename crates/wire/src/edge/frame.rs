@@ -1,4 +1,4 @@
-//! What stands in a packet of an established connection: frames, one after the other.
+//! The content of a packet of an established connection: frames, one after the other.
 
 use super::ack::Ack;
 use super::addresses::Addresses;
@@ -36,7 +36,7 @@ pub(super) mod kind {
     pub(in super::super) const ADDRESSES: u8 = 0x0c;
     pub(in super::super) const OPTIONS_SEGMENT: u8 = 0x0d;
     pub(in super::super) const OPTIONS_COUNTED_SEGMENT: u8 = 0x0e;
-    /// Frames from here on have a length behind their type, and who does not know them skips them.
+    /// Frames from here on have a length behind their type, and a peer that does not know them skips them.
     pub(in super::super) const SKIPPABLE: u8 = 0x80;
 }
 
@@ -60,7 +60,7 @@ pub enum Frame<'a> {
     Close(Close<'a>),
     /// The close has arrived.
     CloseAck,
-    /// Who can read this at the address where it was sent to sends it back.
+    /// A peer that can read this at the address to which it was sent sends it back.
     Challenge([u8; 8]),
     /// A challenge, sent back.
     Response([u8; 8]),
@@ -74,14 +74,14 @@ pub enum Frame<'a> {
     Padding,
 }
 
-/// A DDP segment on its way.
+/// A DDP segment in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Where in the connection's sequence it stands: the low [`POSITION_BITS`] bits.
+    /// Its position in the connection's sequence: the low [`POSITION_BITS`] bits.
     pub position: u64,
     /// DDP header and payload.
     pub ulpdu: &'a [u8],
-    /// CRC-32C of the payload, which only who places it checks.
+    /// CRC-32C of the payload, which only the end that places it checks.
     pub crc: u32,
     /// What it requires of the order in which it is placed.
     pub options: SegmentOptions,
@@ -97,10 +97,10 @@ pub struct SegmentOptions {
     pub fence: Option<u32>,
 }
 
-/// Bits of the options that stand first among them.
+/// Bits of the options that come first among them.
 pub(super) const UNORDERED: u8 = 0x01;
 const FENCE: u8 = 0x02;
-/// Those that must be understood. Who does not know the others leaves them out of account.
+/// Those that must be understood. A peer that does not know the others ignores them.
 const MUST_UNDERSTAND: u8 = 0x0f;
 
 impl SegmentOptions {
@@ -157,7 +157,7 @@ pub struct NotReady {
 /// The end of what one side sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close<'a> {
-    /// Whether the connection was given up: what is under way is not waited for.
+    /// Whether the connection was given up: what is in flight is not waited for.
     pub abortive: bool,
     /// The position after the last one that was sent.
     pub end: u64,
@@ -259,7 +259,7 @@ impl<'a> Segment<'a> {
         Ok(segment)
     }
 
-    /// What stands behind the DDP header.
+    /// The bytes behind the DDP header.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.ulpdu[ddp_header_length(self.ulpdu[0])..]

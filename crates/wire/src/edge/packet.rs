@@ -142,7 +142,7 @@ pub(super) fn end_check(mut check: Crc32c, run: &[u8], number: u64, header: &[u8
     check.value().to_be_bytes()
 }
 
-/// What stands before the header check.
+/// The bytes before the header check.
 pub(super) fn before_check(packet: &[u8]) -> &[u8; CHECK] {
     packet.first_chunk().expect("a packet has a header")
 }

@@ -22,7 +22,7 @@ const MOST_COVERED: usize = MOST_HEAD - HEADER_LENGTH;
 #[repr(align(8))]
 struct Words([u8; MOST_COVERED + size_of::<u64>() + CHECK]);
 
-/// What stands before the payload of the packets of a run.
+/// The bytes before the payload of the packets of a run.
 #[derive(Clone, Copy, Debug)]
 struct Template {
     head: [u8; MOST_HEAD],
@@ -50,7 +50,7 @@ impl Template {
         Some(template)
     }
 
-    /// Where the offset stands: 8 bytes of a tagged header (RFC 5041 figure 4), or 4 of an untagged one (figure 5), and
+    /// The place of the offset: 8 bytes of a tagged header (RFC 5041 figure 4), or 4 of an untagged one (figure 5), and
     /// both are the last.
     fn offset_at(&self) -> usize {
         let is_tagged = self.head[self.ddp_at] & TAGGED != 0;

@@ -1,4 +1,4 @@
-//! Packets of set-up: who calls, what both sides can do, and what is agreed.
+//! Packets of set-up: the caller's identity, what both sides can do, and what is agreed.
 //!
 //! The first 25 bytes are the same in all versions, so that an unknown version can be answered.
 
@@ -70,7 +70,8 @@ pub enum Message<'a> {
         /// What the application says about it.
         private_data: &'a [u8],
     },
-    /// Say it again, with this cookie: there is a crowd, and nothing is kept for an address that may be forged.
+    /// Send it again, with this cookie: there are too many calls, and nothing is kept for an address that may be
+    /// forged.
     Retry {
         /// To be sent back as it is.
         cookie: &'a [u8],
@@ -88,7 +89,7 @@ pub struct Terms<'a> {
     pub nonce: [u8; NONCE_LENGTH],
     /// What this side would show if it forgot the connection.
     pub reset_token: [u8; RESET_TOKEN_LENGTH],
-    /// Bytes of datagrams that the other side may have under way at first.
+    /// Bytes of datagrams that the other side may have in flight at first.
     pub credit: u32,
     /// After how long without a word this side gives the other up, in milliseconds.
     pub peer_timeout_ms: u32,
@@ -98,7 +99,7 @@ pub struct Terms<'a> {
     pub max_datagram: u16,
     /// Reads of the peer that this side takes at a time (IRD).
     pub inbound_reads: u16,
-    /// Reads that it wants to have under way (ORD).
+    /// Reads that it wants to have in flight (ORD).
     pub outbound_reads: u16,
     /// The most rails that it can use.
     pub rails: u8,
@@ -162,13 +163,13 @@ pub struct Offers<'a>(&'a [u8]);
 pub struct Offer<'a> {
     /// Its type: 0 to 127.
     pub kind: u8,
-    /// Who does not know it must reject the call.
+    /// A peer that does not know it must reject the call.
     pub must_understand: bool,
     /// Its value.
     pub value: &'a [u8],
 }
 
-/// Which of both stands first in every version.
+/// The part of both that comes first in every version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invariant {
     /// Whether it is a hello: only that is answered with a list of versions.
@@ -216,7 +217,7 @@ impl<'a> Setup<'a> {
         let Invariant { version, destination, source, .. } = invariant(datagram)?;
         let mut reader = Reader(&datagram[HEADER_LENGTH..]);
         let message = match datagram[0] {
-            // Who lists versions has none in common with who asked.
+            // A peer that lists versions has none in common with the asker.
             kind::VERSIONS => Message::Versions(Versions::parse(&mut reader)?),
             _ if version != VERSION => return Err(EdgeError::Version(version)),
             other => parse_message(other, &mut reader)?,
@@ -402,7 +403,7 @@ impl<'a> Versions<'a> {
     /// The one version that this module speaks.
     pub const OURS: Versions<'static> = Versions(&VERSION.to_be_bytes());
 
-    /// Of versions as they stand on the wire, 4 bytes each.
+    /// Of versions as they are on the wire, 4 bytes each.
     ///
     /// # Errors
     /// It is not a whole number of versions, or more than [`MAX_VERSIONS`].

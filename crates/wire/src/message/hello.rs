@@ -56,7 +56,7 @@ mod at {
 
 /// Kinds of what may follow the addresses of a hello.
 mod kind {
-    /// Who does not know an extension with this bit must refuse; others are skipped.
+    /// A peer that does not know an extension with this bit must refuse; others are skipped.
     pub(super) const MUST: u16 = 0x8000;
     pub(super) const NONCE: u16 = MUST | 1;
     pub(super) const PROOF: u16 = MUST | 2;
@@ -66,7 +66,7 @@ mod kind {
 /// What both ends of a connection say of themselves, in MPA's private data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Who this is: chosen at random, never 0.
+    /// The sender's identity: chosen at random, never 0.
     pub id: u64,
     /// The id of the endpoint that is wanted; 0: any.
     pub wanted: u64,
@@ -74,18 +74,18 @@ pub struct Hello {
     pub serial: u64,
     /// The most bytes of a packet to this endpoint. At least [`MIN_PACKET_BYTES`].
     pub packet_bytes: u32,
-    /// Packets with messages that may be under way to it. At least 1.
+    /// Packets with messages that may be in flight to it. At least 1.
     pub data_credits: u16,
-    /// Other packets that may be under way to it. At least 1.
+    /// Other packets that may be in flight to it. At least 1.
     pub control_credits: u16,
     /// Where it listens, the best first.
     pub addresses: ArrayVec<SocketAddr, MAX_ADDRESSES>,
     /// The host that it runs on, and the boot that this is from.
     pub host: Option<HostId>,
-    /// Of who has a job key: never the same twice.
+    /// Of an endpoint that has a job key: never the same twice.
     pub nonce: Option<[u8; NONCE_LENGTH]>,
-    /// In the answer to a hello with a nonce: that who answers has the key. It is over both hellos, up to itself, and
-    /// is the last that stands in one.
+    /// In the answer to a hello with a nonce: the proof that the answering side has the key. It is over both hellos, up
+    /// to itself, and is their last field.
     pub proof: Option<[u8; PROOF_LENGTH]>,
 }
 
@@ -341,7 +341,7 @@ impl Refusal {
     }
 }
 
-/// The first packet of who has opened a connection and has a job key: its own proof, over both hellos.
+/// The first packet of a side that has opened a connection and has a job key: its own proof, over both hellos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmation(pub [u8; PROOF_LENGTH]);
 
@@ -366,12 +366,12 @@ impl Confirmation {
     }
 }
 
-/// The answer to a [`Confirmation`]: only then who has opened the connection may use it.
+/// The answer to a [`Confirmation`]: only then may the side that opened the connection use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is the one between the two.
     Connected {
-        /// The serial of who says so, which counts from now on instead of that of its hello.
+        /// The serial of the sender, which counts from now on instead of that of its hello.
         serial: u64,
     },
     /// It is not.
