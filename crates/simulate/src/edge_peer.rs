@@ -74,7 +74,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl EdgePeer {
-    /// Calls who listens at `remote`, from a port at `local`.
+    /// Calls the listener at `remote`, from a port at `local`.
     ///
     /// # Errors
     /// The port can't be had.
@@ -100,7 +100,7 @@ impl EdgePeer {
         })
     }
 
-    /// The connection, once it stands.
+    /// The connection, once it is established.
     pub fn connection(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut()
     }

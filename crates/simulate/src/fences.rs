@@ -2,8 +2,8 @@
 //! time, as LogGP has it (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995).
 //!
 //! Each rank's processor sends and takes one thing at a time. There is no loss, no order to keep but that between two
-//! ranks, and as many processors as ranks: so this shows what a fence asks of a machine that is not here, and not what
-//! a crowd on few cores makes of it.
+//! ranks, and as many processors as ranks: so this shows what a fence asks of a machine that is not here, and not how
+//! it runs on an oversubscribed machine.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -170,7 +170,7 @@ enum Thing {
 struct World<'a> {
     scenario: &'a FenceScenario,
     windows: Vec<Window>,
-    /// What came before its epoch: from whom, and which.
+    /// What came before its epoch: its sources, and its epochs.
     early: Vec<Vec<(usize, u32)>>,
     /// When each processor has nothing to do.
     free: Vec<u64>,

@@ -26,7 +26,7 @@ const SENDS: u64 = 5;
 /// Segments of one script; what follows is ignored.
 const MOST_SEGMENTS: usize = 40;
 
-/// Lets a peer send the segments that `bytes` describe to a NIC with everything under way that there is.
+/// Lets a peer send the segments that `bytes` describe to a NIC with requests of every kind in flight.
 ///
 /// # Errors
 /// What does not hold.

@@ -302,7 +302,7 @@ pub enum SimulatedPort {
 weft_base::either_port!(SimulatedPort { Pipe, Ring });
 
 impl SimulatedPort {
-    /// Sends bytes that stand there in the stream, whatever stands there else. Not through shared memory.
+    /// Sends bytes of that position in the stream, whatever else is sent there. Not through shared memory.
     pub(crate) fn send_at(&self, position: u64, bytes: &[u8]) {
         if let Self::Pipe(port) = self {
             port.send_at(position, bytes);

@@ -280,7 +280,7 @@ impl Packets {
         })
     }
 
-    /// Tells who sent a packet what became of it, and quotes the packet.
+    /// Tells the sender of a packet what became of it, and quotes the packet.
     fn tell(&mut self, route: Route, by: Option<IpAddr>, (what, quote): (HintKind, Quote), heard: Time) {
         let hint = Hint { to: route.to.into(), by, what, quote };
         self.hints.insert((heard, self.next_hint), (route.host, route.from, hint));

@@ -16,7 +16,7 @@ pub struct Behaviour {
     pub send_at_most: usize,
     /// A receive brings at most this many bytes, a random number of them.
     pub receive_at_most: usize,
-    /// Bytes that may be on the way.
+    /// Bytes that may be in flight.
     pub capacity: usize,
     /// What [`weft_base::Port::segment_size`] says.
     pub segment_size: u32,
@@ -73,12 +73,12 @@ pub(crate) enum Ended {
 #[derive(Debug)]
 struct Chunk {
     at: Time,
-    /// Where in the stream they stand.
+    /// Their position in the stream.
     start: u64,
     bytes: VecDeque<u8>,
 }
 
-/// Bytes on the way in one direction.
+/// Bytes in flight in one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
     chunks: VecDeque<Chunk>,
@@ -136,12 +136,12 @@ impl Pipe {
         out
     }
 
-    /// Where the first byte stands that was not received.
+    /// The position of the first byte that was not received.
     pub(crate) fn position(&self) -> u64 {
         self.chunks.front().map_or(self.carried, |chunk| chunk.start)
     }
 
-    /// Takes some bytes that are there, from anywhere, and where they stand.
+    /// Takes some bytes that are there, from anywhere, and their position.
     pub(crate) fn receive_anywhere(
         &mut self,
         now: Time,
@@ -177,7 +177,7 @@ impl Pipe {
         self.chunks.push_front(Chunk { at: now, start, bytes: bytes.into() });
     }
 
-    /// Bytes that stand anywhere, as no TCP would bring them.
+    /// Bytes at any position, as no TCP would bring them.
     pub(crate) fn send_at(&mut self, start: u64, bytes: &[u8]) {
         self.on_the_way += bytes.len();
         self.carried = self.carried.max(start + bytes.len() as u64);

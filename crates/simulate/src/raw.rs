@@ -65,8 +65,7 @@ impl RawPeer {
         Ok(Self::on(world.clone(), port))
     }
 
-    /// A peer that stands at `address`: `begin` has a NIC connect to it. `None` when it does not, or when MPA's
-    /// start-up comes to nothing.
+    /// A peer at `address`: `begin` has a NIC connect to it. `None` when it does not, or when MPA's start-up fails.
     pub fn called(
         world: &World,
         address: SocketAddr,
@@ -173,8 +172,8 @@ impl RawPeer {
         });
     }
 
-    /// Sends bytes that stand there in the stream of FPDUs, whatever stands there else, and before what stands before
-    /// them. Only to a NIC that has begun to take segments as they come: [`Behaviour::segments`](crate::Behaviour).
+    /// Sends bytes of that position in the stream of FPDUs, whatever else is sent there, and before what precedes them.
+    /// Only to a NIC that has begun to take segments as they come: [`Behaviour::segments`](crate::Behaviour).
     pub fn send_at(&mut self, nic: &SimulatedNic, position: u64, bytes: &[u8]) {
         let start = *self.started_at.get_or_insert(self.sent);
         self.port.send_at(start + position, bytes);

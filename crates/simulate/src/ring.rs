@@ -35,7 +35,7 @@ pub struct RingBehaviour {
     pub scribbles_one_in: u64,
     /// One signal in this many is lost, which the checkers must see. 0: none.
     pub loses_one_in: u64,
-    /// Who listens can't take the memory, and says so after this time.
+    /// The listener can't take the memory, and says so after this time.
     pub declines_after: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ impl Default for RingBehaviour {
     }
 }
 
-/// The memory of one way.
+/// The memory of one direction.
 #[derive(Debug)]
 struct Memory {
     block: Block,
@@ -97,7 +97,7 @@ impl Shared {
 struct Socket {
     behaviour: RingBehaviour,
     random: Random,
-    /// Signals on their way to each side.
+    /// Signals in flight to each side.
     signals: [VecDeque<Time>; 2],
     /// When each side was gone.
     gone: [Option<Time>; 2],
@@ -118,7 +118,7 @@ struct Loans {
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     ways: [Shared; 2],
-    /// The runs that are lent each way: a ring without bytes.
+    /// The runs that are lent in each direction: a ring without bytes.
     runs: [Shared; 2],
     loans: [Arc<Mutex<Loans>>; 2],
     socket: Arc<Mutex<Socket>>,
@@ -131,7 +131,7 @@ impl Line {
             let bytes = Mutex::new(vec![0xa5; capacity.bytes()]);
             Shared(Arc::new(Memory { block: Block::default(), bytes, capacity }))
         };
-        // Who scribbles dies in the end: a ring that is not emptied any more is else waited for without end.
+        // A side that scribbles dies in the end: a ring that is not emptied any more is else waited for without end.
         let life_us = if random.one_in(2) { 500 } else { 50_000 };
         let dies = now + Duration::from_micros(20 + random.below(life_us));
         let dies = (behaviour.scribbles_one_in > 0).then_some(dies);
@@ -180,7 +180,7 @@ pub struct RingPort {
     pub(crate) world: World,
     registry: Registry,
     pub(crate) line: Line,
-    /// 0: who has connected.
+    /// 0: the side that has connected.
     pub(crate) side: usize,
     producer: Producer<Shared>,
     consumer: Consumer<Shared>,

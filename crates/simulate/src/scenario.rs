@@ -3,8 +3,8 @@
 //! Each end sends, writes to, reads from and atomically changes a window of the other end, while it receives and is
 //! written to itself. The model applies the same operations to plain vectors. Writes and atomics that follow a read are
 //! fenced, so that what the read returns is determined (RFC 5040 section 5.5). Where the lower layer keeps no order,
-//! writes may be placed in another order than they were posted in: there one that meets bytes of another that is still
-//! under way is kept behind it by a read and a fence.
+//! writes may be placed in another order than they were posted in: there a read and a fence keep one that overlaps
+//! another that is still in flight behind it.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -31,7 +31,7 @@ const GUARD: usize = 4096;
 const INBOX: u32 = 20_000;
 /// The longest virtual time that a scenario may take.
 const LIMIT: Duration = Duration::from_secs(300);
-/// How long what is on the way at the end gets to arrive.
+/// How long what is in flight at the end gets to arrive.
 const SETTLE: Duration = Duration::from_secs(1);
 /// What guards are filled with.
 const GUARD_BYTE: u8 = 0xa5;
@@ -293,7 +293,7 @@ struct Side {
     received: Vec<WorkCompletion>,
     must_fence: bool,
     keeps_order: bool,
-    /// What writes under way touch, if no read or atomic was posted behind them ...
+    /// What writes in flight touch, if no read or atomic was posted behind them ...
     open: Vec<Range<u64>>,
     /// ... and what those touch that a fence waits for.
     answered: Vec<Range<u64>>,
@@ -372,7 +372,7 @@ impl Side {
         }
     }
 
-    /// Puts a read before a step that must wait for writes under way.
+    /// Puts a read before a step that must wait for writes in flight.
     fn behind_a_read(&mut self, step: Step) -> Step {
         if !self.meets(&step, &self.open) {
             return step;

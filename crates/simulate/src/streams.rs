@@ -74,7 +74,7 @@ pub struct StreamReport {
     pub most_buffered: u64,
     /// FPDUs that were in place before others that come before them.
     pub early: u64,
-    /// Segments, or packets, that were sent again.
+    /// Segments, or packets, that were retransmitted.
     pub resent: u64,
 }
 
@@ -137,13 +137,13 @@ pub trait FarEnd {
     /// Nothing can be had of it any more.
     fn poll_transmit(&mut self) -> Result<Option<Segment>, String>;
 
-    /// Reads what stands in order; 0 when there is nothing.
+    /// Reads what is in order; 0 when there is nothing.
     ///
     /// # Errors
     /// The stream has ended.
     fn read(&mut self, to: &mut [u8]) -> Result<usize, String>;
 
-    /// Bytes that it keeps, when all has been read that stands in order.
+    /// Bytes that it keeps, when all has been read that is in order.
     fn kept(&mut self) -> u64;
 }
 

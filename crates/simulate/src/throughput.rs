@@ -15,7 +15,7 @@ use crate::pipe::Behaviour;
 use crate::rails;
 use crate::world::World;
 
-/// Bytes of a Write, and Writes under way at most.
+/// Bytes of a Write, and Writes in flight at most.
 const WRITE: u32 = 16 << 10;
 const WINDOW: u32 = 128;
 /// A link's queue holds at least this many bytes, beside what a round trip takes.
@@ -67,7 +67,7 @@ pub struct EdgeReport {
     pub elapsed: Duration,
     /// Packets that the links have lost.
     pub lost: u64,
-    /// Segments that were sent again.
+    /// Segments that were retransmitted.
     pub resent: u64,
 }
 

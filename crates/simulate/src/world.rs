@@ -91,7 +91,7 @@ impl Helpers {
 
 /// What a NIC does next.
 enum Turn {
-    /// It looks, and does what there is to do.
+    /// It polls, and does what there is to do.
     Usual,
     /// It has the system watch its ports first.
     Asleep,
@@ -107,7 +107,7 @@ pub(crate) enum Caller {
     Ring(Line),
 }
 
-/// Streams that wait to be accepted, and who connects.
+/// Streams that wait to be accepted, and their callers.
 #[derive(Default)]
 pub(crate) struct Listening {
     pub(crate) waiting: VecDeque<(Caller, SocketAddr)>,
@@ -216,7 +216,7 @@ impl World {
         SimulatedNetwork::new(self.clone(), registry, addresses)
     }
 
-    /// Changes how hosts and links treat datagrams from now on; ways that were set apart stay as they are.
+    /// Changes how hosts and links treat datagrams from now on; links that were set apart stay as they are.
     pub fn set_packets(&self, behaviour: PacketBehaviour) {
         self.lock().packets.set_behaviour(behaviour);
     }
@@ -238,9 +238,9 @@ impl World {
     }
 
     /// From now on links between two addresses do what a scenario says, which starts now: forward is from the first to
-    /// the second. What was on the way between them is lost, and nothing else that is said of them counts any more. The
-    /// same packets, sent at the same times, have the fate that they have with any other reader of the scenario
-    /// (`weft wan`).
+    /// the second. What was in flight between them is lost, and no other setting of them counts any more. The same
+    /// packets, sent at the same times, have the fate that they have with any other reader of the scenario (`weft
+    /// wan`).
     pub fn set_scenario(&self, from: IpAddr, to: IpAddr, scenario: &weft_scenario::Scenario) {
         let mut state = self.lock();
         let now = state.now;
@@ -262,7 +262,7 @@ impl World {
         self.lock().packets.mend();
     }
 
-    /// What became of the packets of all links together, and how many of them are on the way.
+    /// What became of the packets of all links together, and how many of them are in flight.
     #[must_use]
     pub fn packet_statistics(&self) -> (weft_emulate::Statistics, usize) {
         self.lock().packets.statistics(None)
@@ -274,7 +274,7 @@ impl World {
         self.lock().packets.statistics(Some((from, to)))
     }
 
-    /// Lets time pass until something comes over the network, at most so long. Returns whether something did.
+    /// Lets time pass until something comes over the network, at most this long. Returns whether something did.
     pub fn advance(&self, limit: Duration) -> bool {
         let end = self.now() + limit;
         let next = self.next_event::<Iwarp>(&[]).filter(|next| *next <= end);
@@ -336,7 +336,7 @@ impl World {
                 continue;
             }
             if self.lock().behaviour.ring.is_some() {
-                // Who finds nothing to do sleeps, and may find that there is something after all.
+                // A NIC that finds nothing to do sleeps, and may find that there is something after all.
                 nics.iter().for_each(|nic| nic.watch());
                 if turns_in_vain < SLEEPS_IN_VAIN {
                     continue;
@@ -357,8 +357,8 @@ impl World {
         }
     }
 
-    /// What a NIC does next. Where memory is shared nothing else takes time: there a turn does, and who does not run,
-    /// or sleeps, is thrown for.
+    /// What a NIC does next. Where memory is shared nothing else takes time: there a turn does, and chance decides
+    /// which NIC does not run, or sleeps.
     fn roll_for_turn(&self) -> Turn {
         let mut state = self.lock();
         if state.behaviour.ring.is_none() {

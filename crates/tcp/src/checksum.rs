@@ -36,14 +36,14 @@ impl Sum {
 }
 
 /// The checksum of a segment of TCP: over a pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1), its header, and
-/// its payload. The header has a length that is even, and zeros, or its own checksum, where that stands: then the
+/// its payload. The header has a length that is even, and zeros, or its own checksum, in the checksum's place: then the
 /// result is zero when it is good. None: the addresses are of different versions of IP, or it is too long for it.
 pub(crate) fn of_segment(from: IpAddr, to: IpAddr, header: &[u8], payload: &[u8]) -> Option<u16> {
     let sum = pseudo_header(from, to, header.len() + payload.len())?;
     Some(!sum.add(header).add(payload).folded())
 }
 
-/// What stands in the place of the checksum of a segment of this length when a device is to complete it: the sum of the
+/// The value in the place of the checksum of a segment of this length when a device is to complete it: the sum of the
 /// pseudo-header. None: as of [`of_segment`].
 pub(crate) fn of_pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> Option<u16> {
     Some(pseudo_header(from, to, length)?.folded())
@@ -56,7 +56,7 @@ fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> Option<Sum> {
         (IpAddr::V6(from), IpAddr::V6(to)) => Sum::default().add(&from.octets()).add(&to.octets()),
         _ => return None,
     };
-    // Zero, protocol and length, each as a word: where they stand does not matter to a sum.
+    // Zero, protocol and length, each as a word: their place does not matter to a sum.
     let [high, low] = length.to_be_bytes();
     Some(sum.add(&[0, TCP, high, low]))
 }
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// What a device does: it sums up all of a segment, with what stands in the place of the checksum.
+    /// What a device does: it sums up all of a segment, with the value in the place of the checksum.
     #[test]
     fn a_device_completes_the_sum_of_the_pseudo_header() {
         let ends = [

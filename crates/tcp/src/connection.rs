@@ -41,7 +41,7 @@ pub enum ConnectionError {
     Refused,
     /// The peer has reset the connection.
     Reset,
-    /// The peer has acknowledged nothing for so long.
+    /// The peer has acknowledged nothing for this long.
     TimedOut(Duration),
     /// This side has aborted it.
     Aborted,
@@ -65,7 +65,7 @@ impl std::error::Error for ConnectionError {}
 pub struct Counters {
     /// Sent, of all kinds.
     pub sent: u64,
-    /// Of those, sent again.
+    /// Of those, retransmitted.
     pub retransmitted: u64,
     /// Trains, not segments, that left: as one frame, which a device was to cut.
     pub trains: u64,
@@ -76,13 +76,13 @@ pub struct Counters {
     /// Of those, dropped because they came too early for the policy, the window or the bound of ranges, or were not
     /// kept.
     pub dropped: u64,
-    /// Received that stand where none may: out of the window, too old, or an acknowledgement of what was never sent.
+    /// Received where none may be: out of the window, too old, or an acknowledgement of what was never sent.
     pub unacceptable: u64,
     /// Challenge acknowledgements that were requested (RFC 5961); not all are sent.
     pub challenges: u64,
 }
 
-/// A TCP connection. See the [crate]'s page for who calls what.
+/// A TCP connection. The [crate]'s page says how to drive it.
 #[derive(Debug)]
 pub struct Connection {
     settings: Settings,
@@ -148,7 +148,7 @@ impl Connection {
         &self.flow
     }
 
-    /// Where it stands.
+    /// Its state.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
@@ -258,8 +258,9 @@ impl Connection {
         self.receiver.set_room(u64::from(bytes.min(1 << 30)));
     }
 
-    /// The path carries segments of at most `mss` bytes of payload and options from now on: it has told so (RFC 1191,
-    /// RFC 8201), or larger ones vanish (RFC 8899). Not below 64. What is on the way and longer goes again, cut to fit.
+    /// The path carries segments of at most `mss` bytes of payload and options from now on: a router says so (RFC 1191,
+    /// RFC 8201), or larger ones vanish (RFC 8899). Not below 64. What is in flight and longer is retransmitted, cut to
+    /// fit.
     pub fn set_path_mss(&mut self, mss: u16) {
         let stamps = if self.stamps { STAMPS } else { 0 };
         self.sender.set_mss(u64::from(mss.max(MIN_MSS)).min(u64::from(self.settings.mss)) - stamps);
@@ -288,7 +289,7 @@ impl Connection {
         self.sender.avoid_trains(since);
     }
 
-    /// Nothing more will be written. What was written still goes out, then the FIN; reading goes on.
+    /// Nothing more will be written. What was written is still sent, then the FIN; reading continues.
     pub fn close(&mut self) {
         self.sender.finish();
         self.go(Event::Close);
@@ -351,7 +352,7 @@ impl Connection {
         payload.is_empty() || self.sender.keeps(payload.start)
     }
 
-    /// Where the payload of planned segments that follow each other stands, in at most two pieces. As for
+    /// The payload of planned segments that follow each other, in at most two pieces. As for
     /// [`Connection::copy_payload`], it must still be here ([`Connection::keeps`]).
     #[must_use]
     pub fn payload(&self, payload: &Range<u64>) -> [&[u8]; 2] {

@@ -1,8 +1,8 @@
 //! A user-level TCP without I/O (RFC 9293), whose receiver shows segments as they arrive, in order or not.
 //!
-//! A [`Connection`] begins with [`Connection::connect`], or comes out of a [`Listener`]. Who owns it brings what
-//! arrives to [`Connection::handle`] and the time to [`Connection::handle_timeout`], and takes away what
-//! [`Connection::poll_transmit`] has, until it has nothing. Nothing here asks a clock or sends by itself.
+//! A [`Connection`] begins with [`Connection::connect`], or comes out of a [`Listener`]. Its owner brings what arrives
+//! to [`Connection::handle`] and the time to [`Connection::handle_timeout`], and takes away what
+//! [`Connection::poll_transmit`] has, until it has nothing. Nothing here reads a clock or sends by itself.
 //!
 //! What becomes of segments that come before others is the [`ReceivePolicy`]'s to say: shown at once with their
 //! position to a [`Sink`] (`Place`), put in order first (`Buffer`), or dropped (`Drop`).
@@ -14,10 +14,10 @@
 //! connection is taken when it is needed, up to what [`Settings`] name, and given back when it is idle or ends.
 //!
 //! Left out: ECN, Fast Open, urgent data as such, finding out that a time-out was spurious (RFC 5682), proportional
-//! rate reduction (RFC 6937), and finding the path's MTU by itself: who owns the connection tells it
-//! ([`Connection::set_path_mss`]). Chosen where a standard leaves it open, or differently: the least time-out is 200
-//! ms (RFC 6298 section 2.4: 1 s), a tail probe waits at least 2 ms, a bare acknowledgement may stand right behind
-//! the window (RFC 9293 section 3.10.7.4), where a peer stands that has filled it.
+//! rate reduction (RFC 6937), and finding the path's MTU by itself: the owner of the connection sets it
+//! ([`Connection::set_path_mss`]). Chosen where a standard leaves it open, or differently: the least time-out is 200 ms
+//! (RFC 6298 section 2.4: 1 s), a tail probe waits at least 2 ms, a bare acknowledgement may be right behind the window
+//! (RFC 9293 section 3.10.7.4), where a peer is that has filled it.
 #![forbid(unsafe_code)]
 
 mod checksum;

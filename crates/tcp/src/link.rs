@@ -1,5 +1,5 @@
-//! Ethernet and IP around segments, and who has which address: what an address needs that no operating system answers
-//! for.
+//! Ethernet and IP around segments, and the owners of addresses: what an address needs for which no operating system
+//! answers.
 
 use core::ops::{Deref, Range};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -34,8 +34,8 @@ const IPV6: usize = 40;
 /// How many routers a packet may pass.
 const TIME_TO_LIVE: u8 = 64;
 
-/// Addresses on an Ethernet that the host's own network stack does not have, of both kinds. It answers who asks for
-/// them, and remembers the hardware addresses of a bounded number of neighbours.
+/// Addresses on an Ethernet that the host's own network stack does not have, of both kinds. It answers hosts that ask
+/// for them, and remembers the hardware addresses of a bounded number of neighbours.
 ///
 /// Neighbours are believed as far as that goes without a secret: an answer without a question is ignored, and a known
 /// neighbour keeps its hardware address, whatever others say. A claim of another address makes it suspect
@@ -88,12 +88,12 @@ pub enum Arrived {
     TooBig {
         /// The connection's two ends, as this side sees them.
         flow: Flow,
-        /// Where the segment stood.
+        /// The position of the segment.
         sequence: u32,
         /// What the path carries.
         mtu: u32,
     },
-    /// A segment of TCP: its two ends as this side sees them, and where in the frame its payload stands.
+    /// A segment of TCP: its two ends as this side sees them, and the place of its payload in the frame.
     Segment(Flow, Segment, Range<usize>),
 }
 
@@ -253,7 +253,7 @@ impl EthernetLink {
         self.neighbours.poll_doubted()
     }
 
-    /// Whether a neighbour is known, and has not answered since it was doubted.
+    /// Whether a neighbour is known, and has not answered since it became suspect.
     #[must_use]
     pub fn is_doubted(&self, address: IpAddr) -> bool {
         self.neighbours.is_doubted(address)
@@ -316,7 +316,7 @@ impl EthernetLink {
         }
     }
 
-    /// `bytes` stand at `start` of the frame.
+    /// `bytes` are at `start` of the frame.
     fn parse_segment(
         &self,
         bytes: &[u8],
@@ -366,8 +366,8 @@ impl EthernetLink {
     }
 
     /// Writes the headers alone, for a payload of this length behind them that a device is to sum up: in the place of
-    /// TCP's checksum stands the sum of its pseudo-header. The device may cut the frame, too: the sequence number and
-    /// the length are those of the whole.
+    /// TCP's checksum is the sum of its pseudo-header. The device may cut the frame, too: the sequence number and the
+    /// length are those of the whole.
     ///
     /// # Errors
     /// The neighbour is not known, or IP cannot carry the segment.

@@ -1,4 +1,4 @@
-//! Who answers SYNs.
+//! A port that answers SYNs.
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ use crate::settings::{SettingError, Settings};
 #[cfg(test)]
 mod tests;
 
-/// How often an answer is sent again before its caller is forgotten, and when first; the time doubles.
+/// How often an answer is retransmitted before its caller is forgotten, and when first; the time doubles.
 const REPEATS: u8 = 5;
 const FIRST_REPEAT: Duration = Duration::from_secs(1);
 /// The default limit of half-open calls: at 16 000 SYNs in a second from forged addresses, callers have half a second
@@ -172,7 +172,7 @@ impl Listener {
         Answer::Reply(answer)
     }
 
-    /// The oldest makes way.
+    /// The oldest is dropped.
     fn make_room(&mut self, now: Time) {
         while self.calls.len() >= self.most {
             let Some((flow, id)) = self.order.pop_front() else { return };
@@ -182,7 +182,7 @@ impl Listener {
                 self.forgot_at = Some(now);
             }
         }
-        // Those that were answered still stand in the order.
+        // Those that were answered are still in the order.
         if self.order.len() >= 2 * self.most {
             let calls = &self.calls;
             self.order.retain(|(flow, id)| calls.get(flow).is_some_and(|call| call.id == *id));
@@ -237,7 +237,7 @@ impl Listener {
         Some(if self.calls.len() > MANY { at.max(self.looked_at + LOOK) } else { at })
     }
 
-    /// Gives `send` the answers that are to be sent again, and where to.
+    /// Gives `send` the answers that are to be retransmitted, and where to.
     pub fn handle_timeout(&mut self, now: Time, mut send: impl FnMut(&Flow, Segment)) {
         if self.next_timeout().is_none_or(|at| at > now) {
             return;

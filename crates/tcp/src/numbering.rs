@@ -1,7 +1,7 @@
 //! Sequence numbers of the wire, and positions that never wrap.
 
-/// One direction of a connection: position 0 is its SYN, the first byte of the stream stands at 1. Inside, everything
-/// is a position of 64 bits, so that "before" is `<` (RFC 9293 section 3.4 compares modulo 2^32).
+/// One direction of a connection: position 0 is its SYN, the first byte of the stream is at 1. Inside, everything is a
+/// position of 64 bits, so that "before" is `<` (RFC 9293 section 3.4 compares modulo 2^32).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
     initial: u32,

@@ -1,4 +1,4 @@
-//! Which port a caller takes (RFC 6056): one that those cannot guess who don't see the connection, and each in its
+//! Which port a caller takes (RFC 6056): one that a host that does not see the connection cannot guess, and each in its
 //! turn.
 
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,8 @@ use sha2::Sha256;
 
 use crate::initial::update;
 
-/// Counters; who finds one out learns how many calls went to 1 of 256 of all peers (RFC 6056 section 3.3.4 has 10).
+/// Counters; an attacker that finds one out learns how many calls went to 1 of 256 of all peers (RFC 6056 section 3.3.4
+/// has 10).
 const COUNTERS: usize = 256;
 
 /// What ports of callers are chosen with: algorithm 4 of RFC 6056, double-hash. To one peer they count up, so that a

@@ -17,16 +17,16 @@ mod tests;
 
 use debt::AckDebt;
 
-/// An acknowledged clock of the peer is not believed after it was silent for so long (RFC 7323 section 5.5).
+/// An acknowledged clock of the peer is not believed after it was silent for this long (RFC 7323 section 5.5).
 const STAMP_LIFE: core::time::Duration = core::time::Duration::from_secs(24 * 24 * 3600);
 
 /// What was kept is shown in pieces of this many bytes.
 const SHOWN_AT_ONCE: usize = 4096;
 
-/// Who takes segments as they arrive, with [`ReceivePolicy::Place`].
+/// Takes segments as they arrive, with [`ReceivePolicy::Place`].
 pub trait Sink {
-    /// Shows bytes that are shown for the first time, and where in the stream they stand. True: they are kept, will
-    /// be acknowledged, and are never shown again. False: they are treated as if they had not come, and come again.
+    /// Shows bytes that are shown for the first time, and their position in the stream. True: they are kept, will be
+    /// acknowledged, and are never shown again. False: they are treated as if they had not come, and come again.
     fn show(&mut self, position: StreamPosition, bytes: &[u8]) -> bool;
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct Receiver {
     room: u64,
     edge: u64,
     shift: Option<u8>,
-    /// Where the FIN stands.
+    /// The position of the FIN.
     fin: Option<u64>,
-    /// Where the segments stand that came last, for the order of SACK blocks.
+    /// The positions of the segments that came last, for the order of SACK blocks.
     recent: ArrayVec<u64, MAX_SACK_BLOCKS>,
     /// What came twice, to be said once (RFC 2883).
     duplicate: Option<Range<u64>>,
@@ -149,8 +149,8 @@ impl Receiver {
         self.fin.map_or(self.next, |fin| self.next.min(fin)).max(1)
     }
 
-    /// The test of RFC 9293 section 3.10.7.4, but that a segment without sequence space may stand right behind the
-    /// window: that is where the acknowledgements of a peer stand that has filled it.
+    /// The test of RFC 9293 section 3.10.7.4, but that a segment without sequence space may be right behind the window:
+    /// that is where the acknowledgements of a peer are that has filled it.
     pub(crate) const fn accepts(&self, start: u64, length: u64) -> bool {
         if length == 0 {
             return self.next <= start && start <= self.edge;
@@ -158,7 +158,7 @@ impl Receiver {
         self.edge > self.next && start < self.edge && start + length > self.next
     }
 
-    /// Whether a segment stands where an in-window reset or SYN may stand (RFC 5961 section 3.2).
+    /// Whether a segment is where an in-window reset or SYN may be (RFC 5961 section 3.2).
     pub(crate) const fn is_in_window(&self, start: u64) -> bool {
         self.next <= start && (start < self.edge || start == self.next)
     }

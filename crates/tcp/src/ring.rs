@@ -5,8 +5,8 @@ use core::ops::Range;
 /// The least buffer. It holds what begins a connection, and twice as much is had as soon as it is full.
 const LEAST: u64 = 16 << 10;
 
-/// A window of a stream: what stands at a position is overwritten by what stands a capacity later. Who uses it says
-/// which of the bytes are there, and has room made for others before they are written.
+/// A window of a stream: a byte overwrites the one a capacity earlier. The user says which of the bytes are there, and
+/// has room made for others before they are written.
 pub(crate) struct Ring {
     bytes: Box<[u8]>,
     capacity: u64,
@@ -35,7 +35,7 @@ impl Ring {
         !self.bytes.is_empty()
     }
 
-    /// Makes room for what stands up to `end`, where `live` is what has to stay: together no more than the capacity.
+    /// Makes room for the bytes up to `end`, where `live` is what has to stay: together no more than the capacity.
     /// While the stream is young it allocates for that; each time twice as much.
     pub(crate) fn make_room(&mut self, live: Range<u64>, end: u64) {
         let wanted = end.max(live.end) - live.start;
@@ -64,7 +64,7 @@ impl Ring {
         self.bytes[second].copy_from_slice(tail);
     }
 
-    /// Reads what stands from a position on.
+    /// Reads the bytes from a position on.
     pub(crate) fn read(&self, position: u64, to: &mut [u8]) {
         let (first, second) = self.parts(position, to.len());
         let (head, tail) = to.split_at_mut(first.len());
@@ -72,7 +72,7 @@ impl Ring {
         tail.copy_from_slice(&self.bytes[second]);
     }
 
-    /// What stands from a position on.
+    /// The bytes from a position on.
     pub(crate) fn pieces(&self, position: u64, length: usize) -> [&[u8]; 2] {
         let (first, second) = self.parts(position, length);
         [&self.bytes[first], &self.bytes[second]]

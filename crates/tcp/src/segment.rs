@@ -19,7 +19,7 @@ pub const MIN_HEADER: usize = TcpHeader::MIN_LEN;
 /// Bytes of a TCP header with as many options as fit.
 pub const MAX_HEADER: usize = TcpHeader::MAX_LEN;
 
-/// Where the checksum stands in a header.
+/// The place of the checksum in a header.
 const CHECKSUM: Range<usize> = 16..18;
 
 /// The two ends of a connection, as one of them sees it.
@@ -68,7 +68,7 @@ pub struct Segment {
     pub acknowledgement: u32,
     /// Control bits.
     pub flags: Flags,
-    /// The window as it stands in the header, not scaled.
+    /// The window as it is in the header, not scaled.
     pub window: u16,
     /// Options.
     pub options: Options,
@@ -120,10 +120,10 @@ impl fmt::Display for SegmentError {
 impl std::error::Error for SegmentError {}
 
 impl Segment {
-    /// Reads a segment that came from `source` to `destination`: the header, and where in `bytes` its payload stands.
+    /// Reads a segment that came from `source` to `destination`: the header, and the place of its payload in `bytes`.
     ///
     /// # Errors
-    /// What is wrong with it. Options of unknown kinds are passed over (RFC 9293 section 3.1, MUST-6).
+    /// What is wrong with it. Options of unknown kinds are skipped (RFC 9293 section 3.1, MUST-6).
     pub fn parse(
         bytes: &[u8],
         source: IpAddr,
@@ -183,7 +183,7 @@ impl Segment {
         Ok(header + payload)
     }
 
-    /// Writes the header, for a payload that stands elsewhere, at the start of `out`; how many bytes that is.
+    /// Writes the header, for a payload that is elsewhere, at the start of `out`; how many bytes that is.
     pub(crate) fn emit_header(&self, flow: &Flow, payload: &[u8], out: &mut [u8]) -> Result<usize, SegmentError> {
         let mut bytes = self.header().to_bytes();
         let checksum = checksum::of_segment(flow.local.ip(), flow.remote.ip(), &bytes, payload);

@@ -1,4 +1,4 @@
-//! What is to be sent, what of it is on the way, and when it is given up for lost.
+//! What is to be sent, what of it is in flight, and when it is given up for lost.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -31,7 +31,7 @@ use timers::Timers;
 use trains::Trains;
 use window::CongestionWindow;
 
-/// The sending half. Position 0 is the SYN; the FIN stands behind the last byte.
+/// The sending half. Position 0 is the SYN; the FIN is behind the last byte.
 #[derive(Debug)]
 pub(crate) struct Sender {
     numbering: Numbering,
@@ -61,9 +61,9 @@ pub(crate) struct Sender {
     spurious: Spurious,
     trains: Trains,
     timers: Timers,
-    /// The end of the recovery that is under way.
+    /// The end of the recovery that is in progress.
     recovery: Option<u64>,
-    /// It began with a time-out, so slow start goes on in it.
+    /// It began with a time-out, so slow start continues in it.
     timed_out: bool,
     /// One segment goes out whatever the congestion window says.
     force: bool,
@@ -138,8 +138,8 @@ impl Sender {
         }
     }
 
-    /// The path carries segments with as much payload from now on. What is on the way and longer than that has not
-    /// passed: it is sent again, cut to fit, and says nothing about congestion (RFC 1191 section 6.4).
+    /// The path carries segments with as much payload from now on. What is in flight and longer than that has not
+    /// passed: it is retransmitted, cut to fit, and says nothing about congestion (RFC 1191 section 6.4).
     pub(crate) fn set_mss(&mut self, mss: u64) {
         let mss = mss.max(u64::from(MIN_MSS));
         if mss < self.mss && self.board.mark_lost(|_, sent| sent.end - sent.start > mss) {
@@ -360,7 +360,7 @@ impl Sender {
         within.filter(|_| !all).map_or(length, |end| end - self.next)
     }
 
-    /// Whether there is something that only the peer's window keeps back, with nothing on the way.
+    /// Whether there is something that only the peer's window keeps back, with nothing in flight.
     fn is_blocked(&self) -> bool {
         self.next > 0 && self.board.is_empty() && self.next < self.written + u64::from(self.fin)
     }

@@ -6,7 +6,8 @@ use core::time::Duration;
 /// What the receiver does with a segment that comes before others that are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReceivePolicy {
-    /// It is shown at once, with its position, to who takes the data ([`Sink`](crate::Sink)). Nothing is buffered here.
+    /// It is shown at once, with its position, to the user of the data ([`Sink`](crate::Sink)). Nothing is buffered
+    /// here.
     Place,
     /// It is kept until what is missing has come; the stream is read in order.
     #[default]
@@ -15,7 +16,7 @@ pub enum ReceivePolicy {
     Drop,
 }
 
-/// Who makes the congestion window.
+/// The algorithm of the congestion window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Congestion {
     /// CUBIC (RFC 9438).
@@ -30,7 +31,7 @@ pub enum Congestion {
 pub struct Settings {
     /// What becomes of segments that come too early.
     pub policy: ReceivePolicy,
-    /// How much may be on the way.
+    /// How much may be in flight.
     pub congestion: Congestion,
     /// The largest payload of a segment in either direction, options included: the path's MTU less 40 (IPv4) or 60
     /// (IPv6).
@@ -43,7 +44,7 @@ pub struct Settings {
     pub send_buffer: u32,
     /// Ranges of the stream that may be there beyond a gap. A segment that would make one more is dropped.
     pub ranges: usize,
-    /// Segments that may be on the way.
+    /// Segments that may be in flight.
     pub segments: usize,
     /// Whether SACK is offered (RFC 2018), without which recovery finds one loss in a round trip.
     pub sack: bool,
@@ -72,9 +73,9 @@ pub struct Settings {
 /// Probes of a connection on which nothing happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// The first comes after so long.
+    /// The first comes after this time.
     pub idle: Duration,
-    /// The next ones so long after it.
+    /// The next ones this long after it.
     pub interval: Duration,
     /// After this many without an answer the connection ends.
     pub probes: u32,

@@ -11,15 +11,15 @@ pub enum State {
     Established,
     /// This side has closed, and the peer has not acknowledged it.
     FinWait1,
-    /// This side has closed; the peer goes on sending.
+    /// This side has closed; the peer continues to send.
     FinWait2,
-    /// The peer has closed; this side may go on sending.
+    /// The peer has closed; this side may continue to send.
     CloseWait,
     /// Both have closed, at one time.
     Closing,
     /// Both have closed, the peer first; its last acknowledgement is missing.
     LastAck,
-    /// Both have closed; segments that are still on the way are waited for.
+    /// Both have closed; segments that are still in flight are waited for.
     TimeWait,
     /// There is nothing any more.
     Closed,

@@ -13,8 +13,8 @@ use crate::segment::{Flags, Flow, Options, Segment, Timestamps};
 #[cfg(test)]
 mod tests;
 
-/// How far the first number of a connection that follows one in TIME-WAIT stands at least beyond all numbers of that:
-/// more than a window that was not scaled (RFC 9293 section 3.10.7.4 wants it larger; Linux does the same).
+/// How far the first number of a connection that follows one in TIME-WAIT is at least beyond all numbers of that: more
+/// than a window that was not scaled (RFC 9293 section 3.10.7.4 wants it larger; Linux does the same).
 const BEYOND: u32 = 1 << 16;
 
 /// What is left of a connection in TIME-WAIT: [`Connection::time_wait`](crate::Connection::time_wait).
@@ -111,7 +111,7 @@ const fn is_before(one: u32, other: u32) -> bool {
 #[derive(Debug)]
 pub struct TimeWaits {
     records: HashMap<Flow, Kept>,
-    /// In the order of their time, which is what each was kept with; a record that is gone may still stand here.
+    /// In the order of their time, which is what each was kept with; a record that is gone may still be here.
     order: VecDeque<(Flow, Time)>,
     limit: usize,
     evicted: u64,
@@ -120,7 +120,7 @@ pub struct TimeWaits {
 #[derive(Debug)]
 struct Kept {
     record: TimeWait,
-    /// With what time it stands in the order.
+    /// Its time in the order.
     queued: Time,
 }
 

@@ -63,7 +63,7 @@ fn any_world(seed: u64) -> World {
         sack: !random.one_in(4),
         timestamps: !random.one_in(3),
         give_up: 10 * MINUTE,
-        // Who is forgotten by the peer while the last acknowledgement is lost, again and again, is reset, and rightly
+        // A side that the peer forgets while the last acknowledgement is lost, again and again, is reset, and rightly
         // so.
         time_wait: 10 * MINUTE,
         ..Settings::default()
@@ -129,7 +129,7 @@ fn late_segments_are_placed_at_once_and_cost_nothing() {
     assert!(again < 20, "{again} of 1400 were sent again, and none was lost");
 }
 
-/// A bridge in user space stands behind a device that cuts nothing: it drops what is longer than the MTU.
+/// A bridge in user space is behind a device that cuts nothing: it drops what is longer than the MTU.
 #[test]
 fn where_trains_vanish_segments_leave_by_themselves_after_two() {
     let faults = Faults { delay_us: 500, ..Faults::default() };
@@ -139,7 +139,7 @@ fn where_trains_vanish_segments_leave_by_themselves_after_two() {
     let done = world.run(Duration::from_secs(2), World::is_done);
     assert!(done, "{} bytes in 2 s, {} trains", world.sides[1].seen.read, world.trains_sent);
     world.check();
-    // What one look sends may be two trains, where a unit ends within.
+    // What one turn sends may be two trains, where a unit ends within.
     assert!(world.trains_sent <= 4, "{} trains", world.trains_sent);
     assert!(world.connection(0).trains_avoided_since().is_some());
 }

@@ -1,7 +1,7 @@
 //! The stream of [`StreamScenario`] by InfiniBand's recovery ([`machine`]), over the same links.
 //!
 //! The sender has no congestion control, as an adapter of InfiniBand has none that loss would tell it of: it sends at
-//! the rate of its link, up to a window. So it has no queue, and when it goes back nothing stale is in its way.
+//! the rate of its link, up to a window. So it has no queue, and when it goes back nothing stale delays it.
 
 mod machine;
 

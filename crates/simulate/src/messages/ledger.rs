@@ -136,10 +136,10 @@ pub(super) struct Request {
     is_over: bool,
 }
 
-/// Part of a window: who writes there, whose it is, which.
+/// Part of a window: its writer, its owner, and its number.
 type SlotName = (Name, Name, usize);
 
-/// What must stand in it when nothing is under way.
+/// What must be in it when nothing is in flight.
 struct Slot {
     bytes: Vec<u8>,
     is_busy: bool,
@@ -231,13 +231,13 @@ impl Ledger {
         self.requests.insert(context, Request { at, kind, is_canceled: false, is_over: false });
     }
 
-    /// What stands in a slot, unless something is under way with it.
+    /// The content of a slot, unless something is in flight with it.
     pub(super) fn free_slot(&mut self, name: SlotName) -> Option<Vec<u8>> {
         let slot = self.slots.entry(name).or_insert_with(Slot::new);
         (!slot.is_busy && !slot.is_lost).then(|| slot.bytes.clone())
     }
 
-    /// Something is under way with a slot, after which this stands there.
+    /// Something is in flight with a slot, after which this is its content.
     pub(super) fn occupy(&mut self, context: u64, at: usize, one_sided: OneSided, bytes: Vec<u8>) {
         let slot = self.slots.entry(one_sided.name()).or_insert_with(Slot::new);
         (slot.bytes, slot.is_busy) = (bytes, true);
@@ -265,7 +265,7 @@ impl Ledger {
         self.under_way == 0
     }
 
-    /// Whether only receives are under way, and, with `all`, everything has been received.
+    /// Whether only receives are in flight, and, with `all`, everything has been received.
     pub(super) const fn is_settled(&self, all: bool) -> bool {
         self.active == 0 && (!all || self.missing == 0)
     }
@@ -536,7 +536,7 @@ impl Ledger {
         slot.compare_all(&party.slot(done.writer, done.slot), &how)
     }
 
-    /// An endpoint is closed: nothing of it is under way.
+    /// An endpoint is closed: nothing of it is in flight.
     pub(super) fn check_closed(&self, at: usize) -> Result<(), String> {
         match self.requests.iter().find(|(_, request)| request.at == at && !request.is_over) {
             None => Ok(()),

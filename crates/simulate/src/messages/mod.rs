@@ -23,8 +23,8 @@ use crate::world::{HelperThreads, SimulatedNic, World};
 /// The longest virtual time that anything may take to end. Edge gives a caller that was answered and never speaks 120
 /// s, where all that would tell of its end is lost.
 const LIMIT: Duration = Duration::from_secs(150);
-/// After so long without a word from its peer each connection has asked whether it is there, and has had its answer:
-/// Edge asks after 30 s, and believes refusals after 2 s of them.
+/// After this long without a packet from its peer each connection has probed it, and has had its answer: Edge probes
+/// after 30 s, and believes refusals after 2 s of them.
 const KEEP_ALIVE: Duration = Duration::from_secs(40);
 /// The time in which what is in flight arrives, and unneeded connections close.
 const IDLE: Duration = Duration::from_millis(50);
@@ -135,7 +135,7 @@ impl MessageScenario {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<T: Tag> {
     world: World,
     random: Random,
@@ -148,7 +148,7 @@ struct Run<T: Tag> {
     networks: usize,
 }
 
-/// Settings with which packets come by all ways: straight from staging to their endpoint, or into a receive request as
+/// Settings with which packets come by all paths: straight from staging to their endpoint, or into a receive request as
 /// long ones do.
 fn settings(random: &mut Random, scenario: &MessageScenario) -> Settings {
     let verify = if random.below(4) == 0 { Verify::BeforePlace } else { Verify::LargeInPlace };
@@ -227,8 +227,8 @@ impl<T: Tag> Run<T> {
         if !self.pass(LIMIT, |ledger| ledger.is_settled(!faults))? {
             return Err(format!("stuck: {}", self.ledger.describe()));
         }
-        // What was handed over may still be on its way: what was lost is sent again, after a second if it was lost
-        // often. And where the last word of a connection was lost, its other end finds out when it asks.
+        // What was handed over may still be in flight: what was lost is retransmitted, after a second if it was lost
+        // often. And where the last packet of a connection was lost, its other end finds out when it probes.
         let unheard = if self.has_packet_faults { KEEP_ALIVE } else { IDLE };
         self.pass(unheard, |_| false)?;
         self.cancel_receives()?;
@@ -241,7 +241,7 @@ impl<T: Tag> Run<T> {
         Ok(MessageReport { rails, served, ..self.ledger.check(self.world.now())? })
     }
 
-    /// Whatever is on its way finds a receive.
+    /// Whatever is in flight finds a receive.
     fn receive_the_rest(&mut self) -> Result<(), String> {
         let room = self.ledger.bytes_sent();
         for at in 0..self.parties.len() {
@@ -253,8 +253,8 @@ impl<T: Tag> Run<T> {
         Ok(())
     }
 
-    /// Receives that nothing came for are canceled. One that a message was on its way into when its connection was lost
-    /// ends by itself.
+    /// Receives that nothing came for are canceled. One that was receiving a message when its connection was lost ends
+    /// by itself.
     fn cancel_receives(&mut self) -> Result<(), String> {
         for context in self.ledger.open() {
             self.cancel(context);
@@ -308,5 +308,5 @@ impl<T: Tag> Run<T> {
     }
 }
 
-/// Messages that match alike, by who sent them to whom with which tag: what received each, in the order of sending.
+/// Messages that match alike, by sender, receiver and tag: what received each, in the order of sending.
 type Arrivals = BTreeMap<(party::Name, party::Name, Option<u64>), Vec<(u64, u64)>>;

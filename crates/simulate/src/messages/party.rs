@@ -15,7 +15,7 @@ use crate::network::{SimulatedNetwork, Tag};
 use crate::rails;
 use crate::world::{SimulatedClock, SimulatedNic};
 
-/// Who it is: its number, and how often it was opened before.
+/// Its identity: its number, and how often it was opened before.
 pub(super) type Name = (usize, usize);
 
 /// How often an endpoint is opened, at most.
@@ -44,7 +44,7 @@ pub(super) struct Habits {
     unexpected_bytes: u64,
     unexpected_messages: u32,
     idle_timeout: Option<Duration>,
-    /// Others are known by who they are, else by where they are.
+    /// Others are known by their identity, else by their place.
     by_name: bool,
 }
 
@@ -87,7 +87,7 @@ impl Habits {
             idle_timeout: self.idle_timeout,
             ..weft_message::Settings::default()
         };
-        // Closing does not wait: time stands still while it is at it.
+        // Closing does not wait: time does not pass meanwhile.
         EndpointSettings { messages, inject_bytes: 300, linger: Some(Duration::ZERO), ..EndpointSettings::default() }
     }
 }
@@ -159,12 +159,12 @@ impl<T: Tag> Party<T> {
         (((writer.0 * GENERATIONS + writer.1) * SLOTS + slot) * SLOT) as u64
     }
 
-    /// The place of such a slot, for who writes to it.
+    /// The place of such a slot, for its writer.
     pub(super) fn place(&self, writer: Name, slot: usize) -> RemotePlace {
         RemotePlace { stag: self.window.stag(), offset: self.window.base() + Self::offset_of_slot(writer, slot) }
     }
 
-    /// What stands in such a slot.
+    /// The content of such a slot.
     pub(super) fn slot(&self, writer: Name, slot: usize) -> Vec<u8> {
         let mut bytes = vec![0; SLOT];
         self.window.read(Self::offset_of_slot(writer, slot), &mut bytes).expect("it lies in the window");

@@ -129,7 +129,7 @@ impl<T: Tag> Run<T> {
         }
     }
 
-    /// A slot that nothing is under way with, if this one is.
+    /// A slot with which nothing is in flight, if this is one.
     fn random_slot(&mut self, at: usize, other: usize) -> Option<(OneSided, Vec<u8>)> {
         let slot = self.random.below(SLOTS as u64) as usize;
         let (writer, target) = (self.parties[at].name, self.parties[other].name);
@@ -228,7 +228,7 @@ impl<T: Tag> Run<T> {
         self.parties[at].close();
         self.pass(Duration::ZERO, |_| false)?;
         if self.random.one_in(2) {
-            // Who connects meanwhile is refused.
+            // A peer that connects meanwhile is refused.
             let other = self.random.below(self.parties.len() as u64) as usize;
             if other != at {
                 self.random_send(other, at)?;

@@ -1,14 +1,14 @@
 //! A lower layer that keeps no order: segments come late, doubled, out of order, several at a time, cut in two, or not
-//! before they are sent again. There is no MPA in it.
+//! before they are retransmitted. There is no MPA in it.
 //!
-//! It stands for every lower layer to come that is not a byte stream, and its code is short, so that it can be read as
+//! It represents every lower layer to come that is not a byte stream, and its code is short, so that it can be read as
 //! an example of what such a layer does:
 //!
 //! - It numbers what it sends. Each segment starts where the one before ends, and is as long as its payload, one more
 //!   if it is the last of its message (`span`): so what was cut in two has a place in the order as well, and so has a
 //!   message without payload.
 //! - It keeps each segment until the other end says that it is in place, in order, and only then calls
-//!   [`weft_rdmap::Stream::handle_sent`]: acknowledged means placed. What is not acknowledged in time is sent again.
+//!   [`weft_rdmap::Stream::handle_sent`]: acknowledged means placed. What is not acknowledged in time is retransmitted.
 //! - It hands segments up as they come, wherever they belong. What the stream knows already is acknowledged again, what
 //!   it can't take yet is offered again later. Neither ends anything.
 //! - It says when the other end has said its last word only when everything before that is in place.
@@ -17,7 +17,7 @@
 //! - Whatever waits for time to pass is named in [`Pollable::next_timeout`].
 //!
 //! The bytes themselves go over a simulated port. The disorder is made at the receiving end, by a seed, before segments
-//! are handed up.
+//! are delivered.
 
 mod receiver;
 mod record;
@@ -63,16 +63,16 @@ pub enum ShuffleFault {
     Nothing,
     /// Segments are acknowledged when they come, not when they are in place.
     AcknowledgeOnArrival,
-    /// What has come before is handed up as if it were new.
+    /// What has come before is delivered as if it were new.
     DuplicateAsNew,
-    /// Segments are handed up as if they had come in order.
+    /// Segments are delivered as if they had come in order.
     ArrivalOrder,
 }
 
 /// How much disorder there is.
 #[derive(Clone, Copy, Debug)]
 pub struct Disorder {
-    /// Segments under way.
+    /// Segments in flight.
     pub window: usize,
     /// Bytes of a segment, at most.
     pub max_ulpdu: u32,
@@ -86,7 +86,7 @@ pub struct Disorder {
     pub lost_one_in: u64,
     /// One in this many comes in two parts.
     pub cut_one_in: u64,
-    /// Segments are handed up at multiples of this time only, all that have come by then.
+    /// Segments are delivered at multiples of this time only, all that have come by then.
     pub batch: Duration,
     /// How long an acknowledgement is waited for, at first.
     pub patience: Duration,
@@ -149,7 +149,7 @@ enum Closing {
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     any: bool,
-    /// Segments that have left for good.
+    /// Segments that are acknowledged.
     acknowledged: usize,
 }
 
@@ -234,7 +234,7 @@ impl Shuffled {
         Ok(taken)
     }
 
-    /// The same, and tells the stream what has left for good.
+    /// The same, and tells the stream what is acknowledged.
     fn take_for<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, ()>) -> Result<bool, PortError> {
         let taken = self.take(io)?;
         if taken.acknowledged > 0 {

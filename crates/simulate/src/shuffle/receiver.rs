@@ -1,4 +1,4 @@
-//! The way in: what has come is held for a while, and handed up in whatever order chance has it.
+//! The receiving side: what has come is held for a while, and delivered in random order.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use weft_wire::rdmap::queue;
 
 use super::{Disorder, ShuffleFault, span};
 
-/// What the stream could not take is offered again after about so long, and after twice as long each further time.
+/// What the stream could not take is offered again after about this time, and after twice as long each further time.
 const AGAIN_AFTER: Duration = Duration::from_micros(50);
 /// As often does that time double.
 const DOUBLINGS: u32 = 8;
@@ -26,7 +26,7 @@ struct Held {
     tries: u32,
 }
 
-/// What became of a segment that was handed up.
+/// What became of a segment that was delivered.
 enum Fate {
     Placed,
     /// It was in place before.

@@ -1,4 +1,4 @@
-//! The way out: segments get their positions, and are kept until the other end says that they are in place.
+//! The sending side: segments get their positions, and are kept until the other end says that they are in place.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub(super) struct Sender {
     /// Where the next segment starts.
     pub(super) next: u64,
     acknowledged: u64,
-    /// When segments are sent again if nothing was acknowledged by then.
+    /// When segments are retransmitted if nothing was acknowledged by then.
     again_at: Option<Time>,
     patience: Duration,
     disorder: Disorder,
@@ -91,8 +91,8 @@ impl Sender {
         Some((kept.start, &kept.ulpdu))
     }
 
-    /// The other end has placed everything before this. Returns how many segments, in order, have left for good by
-    /// that. `None`: it speaks of what was never sent.
+    /// The other end has placed everything before this. Returns how many segments, in order, are acknowledged by that.
+    /// `None`: it names what was never sent.
     pub(super) fn handle_acknowledged(&mut self, position: u64, now: Time) -> Option<usize> {
         if position > self.next {
             return None;
@@ -118,7 +118,7 @@ impl Sender {
         self.again_at
     }
 
-    /// Has the oldest segments, and by chance some behind them, sent again when nothing was acknowledged for long.
+    /// Has the oldest segments, and by chance some behind them, retransmitted when nothing was acknowledged for long.
     pub(super) fn handle_time(&mut self, now: Time, random: &mut Random) {
         if self.again_at.is_none_or(|at| at > now) || self.kept.is_empty() {
             return;

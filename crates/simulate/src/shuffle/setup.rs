@@ -79,7 +79,7 @@ impl Shuffled {
         }
     }
 
-    /// What both have agreed on: no more requests under way than the other end answers.
+    /// What both have agreed on: no more requests in flight than the other end answers.
     pub(super) fn agree(&self, role: Role, ours: &Hello, theirs: &Hello) -> Box<Terms> {
         let ord = ours.ord.min(theirs.ird);
         let remote = self.wire.port.remote_address();

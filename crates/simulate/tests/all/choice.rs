@@ -7,7 +7,7 @@ use weft_emulate::{Chance, Loss, Settings};
 use weft_nic::{ConnectionError, LowerInfo, Offer, Transport};
 use weft_simulate::{Behaviour, PacketBehaviour, Pair, PairOptions, RingBehaviour, World};
 
-/// Connects with [`Transport::Auto`]. Returns what carries the connection, and when it stood.
+/// Connects with [`Transport::Auto`]. Returns what carries the connection, and when it was established.
 fn connect(packets: PacketBehaviour, listens: Transport) -> (LowerInfo, Duration) {
     let world = World::new(3, Behaviour::default());
     world.set_packets(packets);

@@ -58,7 +58,7 @@ impl<T: Tag> Member<T> {
     fn open(nic: &SimulatedNic<T>, (number, count): (usize, usize), random: &mut Random) -> Self {
         let domain = nic.registry().allocate_domain().unwrap();
         let mut attributes = EndpointAttributes::at(address(number));
-        // Closing does not wait: time stands still while it is at it.
+        // Closing does not wait: time does not pass meanwhile.
         attributes.settings.linger = Some(Duration::ZERO);
         let inbox = Arc::new(Inbox::default());
         let completions = Arc::clone(&inbox) as Arc<dyn Completions>;
@@ -142,7 +142,7 @@ fn exchange_all<T: Tag>(count: usize) -> Duration {
     members.iter_mut().for_each(|member| member.begin(&addresses));
     let begun = world.now();
     let done = world.run(&everyone, LIMIT, || {
-        // All go on, also behind one that is not done.
+        // All continue, also behind one that is not done.
         members.iter_mut().map(|member| member.go_on(&addresses)).filter(|is_done| !is_done).count() == 0
     });
     let rounds: Vec<usize> = members.iter().map(|member| member.round).collect();

@@ -1,4 +1,4 @@
-//! Queue pairs that batch doorbells: short requests wait for each other while others are under way.
+//! Queue pairs that batch doorbells: short requests wait for each other while others are in flight.
 
 use core::time::Duration;
 

@@ -12,7 +12,7 @@
 //! | the payload's CRC is not checked | 2 | 5 | 22 | 2 |
 //! | a stream of Edge is not required to keep writes in their order | | | | 0 |
 //!
-//! And rails that other engines serve, where such an engine takes damaged payload for good: 9.
+//! And rails that other engines serve, where such an engine accepts damaged payload: 9.
 
 use core::time::Duration;
 
@@ -151,7 +151,7 @@ fn everything_happens_over_several_flows() {
     assert!(opened > 0, "no flow beside the first carried anything");
 }
 
-/// Rails that other engines serve, whose threads are kept from running for some time now and then, or for good.
+/// Rails that other engines serve, whose threads are kept from running for some time now and then, or for ever.
 fn served(seed: u64) -> Scenario {
     let mut scenario = varied(seed);
     scenario.options.networks = networks(seed);

@@ -62,8 +62,8 @@ impl<T: Tag> Side<T> {
     }
 }
 
-/// Who was away finds a message's notice together with the requests for its own message. It asks before it answers:
-/// both messages are under way at once, and neither waits for a part of the other.
+/// A side that was away finds a message's notice together with the requests for its own message. It asks before it
+/// answers: both messages are in flight at once, and neither waits for a part of the other.
 #[test]
 fn long_messages_go_both_ways_at_once() {
     let behaviour = Behaviour { delay: Duration::from_micros(1), capacity: 64 * 1024, ..Behaviour::default() };

@@ -25,7 +25,7 @@ fn world() -> World {
     world
 }
 
-/// How many ways it has taken since then.
+/// How many times the one-way delay has passed since then.
 fn ways(world: &World, since: weft_base::Time) -> f64 {
     world.now().since(since).as_secs_f64() / WAY.as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! More Sends under way than receives are posted, over Edge in virtual time: what finds no receive waits, and all of it
+//! More Sends in flight than receives are posted, over Edge in virtual time: what finds no receive waits, and all of it
 //! comes in order once the receives are there. A failure names its case.
 
 use core::time::Duration;
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(100);
 struct Case {
     seed: u64,
     messages: usize,
-    /// Sends that are under way at a time.
+    /// Sends that are in flight at a time.
     sends: u32,
     /// Receives that are posted at a time.
     receives: usize,
@@ -131,7 +131,7 @@ fn all_sends_complete_under_all_faults_together() {
     }
 }
 
-/// A receiver that posts nothing for a long time costs few wake-ups, and the peer goes on when it posts.
+/// A receiver that posts nothing for a long time costs few wake-ups, and the peer continues when it posts.
 #[test]
 fn a_connection_that_waits_for_a_receive_wakes_up_seldom() {
     let case = Case::new(3, 1, 8, 1);
@@ -152,6 +152,6 @@ fn a_connection_that_waits_for_a_receive_wakes_up_seldom() {
         pair.passive.take_receives(&mut receives);
         !receives.is_empty()
     }));
-    // It is found at once by who polls: what remains is a round trip.
+    // A side that polls finds it at once: what remains is a round trip.
     assert!(pair.world.now().since(posted) < Duration::from_millis(2), "{:?}", pair.world.now().since(posted));
 }

@@ -21,7 +21,7 @@ const AGAIN: core::ops::Range<usize> = 3000..7000;
 const PLACE: usize = BLOCK + 8;
 /// Places in turn.
 const PLACES: usize = 8;
-/// Rounds under way.
+/// Rounds in flight.
 const AHEAD: usize = 4;
 const ROUNDS: usize = 40;
 const LIMIT: Duration = Duration::from_secs(100);

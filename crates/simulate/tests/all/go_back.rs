@@ -9,7 +9,7 @@ fn run(scenario: StreamScenario) -> StreamReport {
     scenario.run_going_back().unwrap_or_else(|error| panic!("{scenario:?}: {error}"))
 }
 
-/// Packets on the way in a round trip of the usual link, and a few more.
+/// Packets in flight in a round trip of the usual link, and a few more.
 const ROUND_TRIP: u64 = 90;
 
 #[test]

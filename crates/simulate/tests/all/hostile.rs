@@ -253,7 +253,7 @@ fn a_marker_that_points_elsewhere_ends_the_stream() {
     let victim = Victim::new(Settings::default(), offer);
     let mut peer = victim.connected(Offer::default());
     let mut frame = peer.frame(&send_segment(1, &[7; 50]));
-    // The first marker stands right before the first FPDU. Its pointer is wrong, and the CRC is right for that.
+    // The first marker is right before the first FPDU. Its pointer is wrong, and the CRC is right for that.
     frame[3] = 4;
     let end = frame.len() - 4;
     let crc = weft_wire::Crc32c::of(&frame[..end]).to_le_bytes();
@@ -320,7 +320,7 @@ fn bad_start_ups_are_closed() {
     }
 }
 
-/// Silent peers can't use up a listener for ever, and make way for others when they have been silent for a while.
+/// Silent peers can't use up a listener for ever, and are dropped for others when they have been silent for a while.
 #[test]
 fn silent_peers_do_not_fill_a_listener_for_ever() {
     let victim = Victim::new(Settings::default(), Offer::default());

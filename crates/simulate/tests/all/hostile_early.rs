@@ -17,7 +17,7 @@ use weft_wire::terminate::TerminateCode;
 
 const REGION: usize = 40_000;
 const FILL: u8 = 0x11;
-/// Payload of a frame that has markers in it, wherever it stands.
+/// Payload of a frame that has markers in it, wherever it is.
 const LENGTH: usize = 1400;
 
 /// A NIC, a region that peers may write, and a listener.
@@ -92,7 +92,7 @@ impl Victim {
 }
 
 impl Call {
-    /// Frames around these segments, and where each stands.
+    /// Frames around these segments, and the position of each.
     fn frames(&mut self, segments: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
         let mut position = 0;
         let mut frames = Vec::new();

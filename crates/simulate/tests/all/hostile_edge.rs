@@ -236,7 +236,7 @@ fn a_call_is_not_failed_by_who_does_not_quote_it() {
     assert_eq!(active.queue_pair.state(), State::Ready, "{:?}", active.queue_pair.error());
 }
 
-/// Nor does it touch a connection that stands, however often: not a packet is sent for it.
+/// Nor does it touch an established connection, however often: not a packet is sent for it.
 #[test]
 fn a_connection_does_not_hear_who_does_not_quote_it() {
     let options = PairOptions::default();
@@ -363,7 +363,7 @@ fn a_recorded_hello_is_one_call_however_often_and_from_wherever_it_is_said() {
     }
 }
 
-/// Who was accepted may be sent to at once, and closed; both happen when it has confirmed.
+/// The program may send to a caller that was accepted at once, and close; both happen when the caller has confirmed.
 #[test]
 fn what_is_posted_and_closed_before_the_caller_confirms_follows_then() {
     for closes in [false, true] {

@@ -1,5 +1,5 @@
 //! A NIC and a peer of Edge that sets up a connection as it should, and then says what no peer should: the connection
-//! ends, with the reason that the standards have for it, and never stands still.
+//! ends, with the reason that the standards have for it, and never hangs.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -109,7 +109,7 @@ fn a_segment_of_another_ddp_version_is_answered_by_a_terminate() {
     }
 }
 
-/// Whatever stands in RDMAP's control byte (RFC 5040 section 4.8).
+/// Any value of RDMAP's control byte (RFC 5040 section 4.8).
 #[test]
 fn a_segment_of_another_rdmap_version_or_opcode_is_answered_by_a_terminate() {
     for control in 0..=u8::MAX {

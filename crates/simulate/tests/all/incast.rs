@@ -1,5 +1,5 @@
-//! Many who send to one at the same time, whose NIC is away now and then: what is under way from all of them together
-//! fits the buffer of its port.
+//! Many senders to one receiver at the same time, whose NIC is away now and then: what is in flight from all of them
+//! together fits the buffer of its port.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A host whose only address becomes another one, over Edge in virtual time: connections go on.
+//! A host whose only address becomes another one, over Edge in virtual time: connections continue.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -46,8 +46,8 @@ fn read(region: &Region) -> Vec<u8> {
     bytes
 }
 
-/// All that was begun is done within a minute: who has nothing to send sees after half of that, by the keep-alive, that
-/// it is somewhere else.
+/// All that was begun is done within a minute: a side that has nothing to send sees after half of that, by the
+/// keep-alive, that its address has changed.
 fn end(pair: &Pair<Edge>, [_, theirs, answer]: &[Region; 3], what: &str) {
     let mut done = Vec::new();
     pair.run(Duration::from_secs(60), || {

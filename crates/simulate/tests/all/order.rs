@@ -27,7 +27,7 @@ const AGAIN: Range<usize> = 3000..7000;
 const PLACE: usize = FLAG.end;
 /// Places in turn.
 const PLACES: usize = 8;
-/// Rounds under way.
+/// Rounds in flight.
 const AHEAD: usize = 4;
 const ROUNDS: usize = 30;
 const LIMIT: Duration = Duration::from_secs(100);

@@ -149,7 +149,7 @@ fn answers_do_not_wait_for_such_sends_under_all_faults_together() {
     }
 }
 
-/// Its segments, far more than may be under way, are not all given out, so that they take no room from answers.
+/// Its segments, far more than may be in flight, are not all given out, so that they take no room from answers.
 #[test]
 fn answers_do_not_wait_for_a_send_that_is_longer_than_what_may_be_under_way() {
     let bench = Bench::good();
@@ -273,7 +273,7 @@ fn a_close_waits_as_long_as_the_peer_takes_one_send_after_another() {
     assert_eq!((active.map(|error| error.to_string()), passive.map(|error| error.to_string())), (None, None));
 }
 
-/// Who will not receive may close without waiting for what the other has sent.
+/// A side that will not receive may close without waiting for what the other has sent.
 #[test]
 fn who_has_refused_a_send_can_close() {
     let bench = Bench::good();

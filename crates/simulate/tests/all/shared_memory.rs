@@ -20,7 +20,7 @@ fn scenario(seed: u64, ring: RingBehaviour) -> Scenario {
     scenario.behaviour.ring = Some(RingBehaviour { capacity, ..ring });
     scenario.options.settings.direct_threshold = if seed.is_multiple_of(3) { 2000 } else { 32 * 1024 };
     scenario.options.settings.lend_threshold = [1, 500, 32 * 1024, u32::MAX][(seed / 3 % 4) as usize];
-    // Ends without a thread sleep whenever they have nothing to do; the others look all the time.
+    // Ends without a thread sleep whenever they have nothing to do; the others poll all the time.
     if seed % 4 != 1 {
         scenario.options.settings.progress = Progress::Caller;
     } else {

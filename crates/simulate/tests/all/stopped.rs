@@ -66,7 +66,7 @@ fn stop(pair: &Pair<Edge>, time: Duration) {
 fn a_peer_that_is_stopped_for_75_s_goes_on() {
     for is_idle in [false, true] {
         let pair = connected();
-        // With everything under way when it stops, or nothing until it has gone on.
+        // With requests of every kind in flight when it stops, or none until it runs again.
         let before = (!is_idle).then(|| ask_for_everything(&pair));
         stop(&pair, STOPPED);
         let mut done = Vec::new();

@@ -36,8 +36,8 @@ impl Connection {
             return;
         }
         if !self.handle_acknowledgement(segment, start, payload.is_empty(), now) {
-            // RFC 5961 section 5.2: such a segment is dropped whole. Who does not see the connection could otherwise
-            // set the clock forward, and all that the peer sends would be too old (RFC 7323 section 5.3).
+            // RFC 5961 section 5.2: such a segment is dropped whole. An attacker that does not see the connection could
+            // otherwise set the clock forward, and all that the peer sends would be too old (RFC 7323 section 5.3).
             return;
         }
         if let Some(stamps) = segment.options.timestamps.filter(|_| self.stamps) {
@@ -100,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// RFC 7323 section 5.3 (PAWS), and section 3.2: who agreed on timestamps sends them.
+    /// RFC 7323 section 5.3 (PAWS), and section 3.2: a peer that agreed on timestamps sends them.
     fn judge_stamps(&mut self, segment: &Segment, now: Time) -> bool {
         if !self.stamps || segment.flags.rst {
             return true;
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// RFC 5961 section 3.2: only a reset that stands exactly where the next byte is expected is one.
+    /// RFC 5961 section 3.2: only a reset exactly at the next expected byte is one.
     fn handle_reset(&mut self, start: u64, now: Time) {
         if start == self.receiver.next() {
             // RFC 1337: nothing ends a connection early that only waits for its end.
@@ -193,7 +193,7 @@ impl Connection {
                 self.note_end(now);
             }
         } else {
-            // Nothing stands behind a FIN that was taken.
+            // Nothing comes behind a FIN that was taken.
             self.receiver.owe_now();
         }
     }

@@ -7,7 +7,7 @@ use weft_base::Time;
 use super::{Connection, ConnectionError};
 use crate::state::State;
 
-/// After so long without a segment either way, buffers with nothing in them are given back. A busy connection keeps
+/// After this long without a segment either way, buffers with nothing in them are given back. A busy connection keeps
 /// its own: making one costs more than a segment does.
 const MEMORY_IDLE: Duration = Duration::from_secs(1);
 

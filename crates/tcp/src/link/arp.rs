@@ -1,4 +1,4 @@
-//! Who has an address of IPv4 (RFC 826).
+//! The owners of addresses of IPv4 (RFC 826).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,7 +11,7 @@ const EVERYBODY: [u8; 6] = [0xff; 6];
 const NOBODY: [u8; 6] = [0; 6];
 
 impl EthernetLink {
-    /// Asks all, or one who is known.
+    /// Asks all, or a known host.
     pub(super) fn ask_ipv4(&self, from: Ipv4Addr, of: Ipv4Addr, to: Option<[u8; 6]>) -> LinkFrame {
         self.arp(ArpOperation::REQUEST, to.unwrap_or(EVERYBODY), NOBODY, [from, of])
     }
@@ -36,7 +36,7 @@ impl EthernetLink {
         }
         let hardware = packet.sender_mac;
         if !self.has(IpAddr::V4(target)) {
-            // Who announces itself asks for itself, or answers (RFC 5227 section 3).
+            // A host that announces itself asks for itself, or answers (RFC 5227 section 3).
             let is_claim = target == sender;
             let is_known = is_claim && self.neighbours.hear(IpAddr::V4(sender), hardware, Word::Claim);
             return is_known.then_some(Arrived::Neighbour(IpAddr::V4(sender)));

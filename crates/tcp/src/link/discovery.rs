@@ -19,7 +19,7 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const SOURCE_HARDWARE: [u8; 2] = [1, 1];
 const TARGET_HARDWARE: [u8; 2] = [2, 1];
 
-/// The group that those are in who have this address, or one that ends alike (RFC 4291 section 2.7.1).
+/// The group of hosts that have this address, or one that ends alike (RFC 4291 section 2.7.1).
 #[must_use]
 pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., one, two, three] = address.octets();
@@ -34,11 +34,11 @@ pub fn group_hardware(group: Ipv6Addr) -> [u8; 6] {
 }
 
 impl EthernetLink {
-    /// Asks all who may have it, or one who is known (RFC 4861 section 4.3).
+    /// Asks all hosts that may have it, or a known one (RFC 4861 section 4.3).
     pub(super) fn ask_ipv6(&self, from: Ipv6Addr, of: Ipv6Addr, to: Option<[u8; 6]>) -> LinkFrame {
         let group = solicited_node(of);
         let (address, hardware) = to.map_or((group, group_hardware(group)), |hardware| (of, hardware));
-        // Who has no address yet says no hardware address either.
+        // A host without an address gives no hardware address either.
         let own = self.option(SOURCE_HARDWARE);
         let option = if from.is_unspecified() { &[][..] } else { &own };
         let body = [&of.octets()[..], option].concat();
@@ -163,7 +163,7 @@ impl EthernetLink {
         }
         let address = IpAddr::V6(target);
         let known = self.neighbours.get(address);
-        // Who answers one alone may leave its hardware address out (RFC 4861 section 4.4).
+        // A host that answers a single asker may leave its hardware address out (RFC 4861 section 4.4).
         let hardware = told.or(known.map(|_| from))?;
         if known.is_some_and(|known| known != hardware) && !kind.r#override {
             return None;

@@ -1,4 +1,4 @@
-//! Whose hardware address is known, and what of others' words is believed.
+//! Known hardware addresses, and which claims of others are believed.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -121,7 +121,7 @@ impl Neighbours {
         }
     }
 
-    /// The next neighbour that is doubted since the last call.
+    /// The next neighbour that is suspect since the last call.
     pub(super) fn poll_doubted(&mut self) -> Option<IpAddr> {
         self.doubted.pop_front()
     }

@@ -1,4 +1,4 @@
-//! Who is next on the way to an address.
+//! The next hop on the path to an address.
 
 use std::net::IpAddr;
 

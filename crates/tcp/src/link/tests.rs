@@ -118,7 +118,7 @@ fn another_hardware_address_is_not_believed_while_the_neighbour_answers() {
     let Arrived::Answer(truth) = other.parse(&question, Checksum::Verify) else { panic!("no answer") };
     assert_eq!(one.parse(&truth, Checksum::Verify), Arrived::Neighbour(theirs));
     assert!(!one.is_doubted(theirs));
-    // Who does not answer is forgotten, and then another may have its address.
+    // A neighbour that does not answer is forgotten, and then another may have its address.
     one.parse(&liar.question(own), Checksum::Verify);
     one.forget(theirs);
     let _ = one.question(theirs);

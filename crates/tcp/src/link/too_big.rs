@@ -10,7 +10,8 @@ use crate::segment::Flow;
 
 /// Every path of IPv6 carries packets of this many bytes (RFC 8200 section 5).
 pub const LEAST_MTU: u32 = 1280;
-/// Who says less of a path of IPv4 is not believed: RFC 791 has hosts take 576, and some ways take a few of those.
+/// A router that says less of a path of IPv4 is not believed: RFC 791 has hosts take 576, and some paths take a few of
+/// those.
 const LEAST_MTU_IPV4: u32 = 552;
 
 impl EthernetLink {
@@ -41,7 +42,7 @@ impl EthernetLink {
         self.too_big(mtu, ends, rest).filter(|_| is_believed)
     }
 
-    /// That the packet is one of a connection's is for who has the connection to find out.
+    /// Only the owner of the connection can find out that the packet is one of it.
     fn too_big(&self, mtu: u32, [source, destination]: [IpAddr; 2], segment: &[u8]) -> Option<Arrived> {
         let (ports, rest) = segment.split_first_chunk::<4>().filter(|_| self.has(source))?;
         let sequence = u32::from_be_bytes(*rest.first_chunk::<4>()?);
@@ -73,7 +74,7 @@ mod tests {
         [&header.to_bytes()[..], payload].concat()
     }
 
-    /// What a router says of a packet, to whom.
+    /// A router's message about a packet, and its receiver.
     fn frame(mtu: u16, cause: &[u8], to: Ipv4Addr) -> Vec<u8> {
         let kind = Icmpv4Type::DestinationUnreachable(DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: mtu });
         let message = [&Icmpv4Header::with_checksum(kind, cause).to_bytes()[..], cause].concat();

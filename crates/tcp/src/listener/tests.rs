@@ -90,8 +90,8 @@ fn answers_are_repeated_and_callers_forgotten() {
     assert_eq!((times, listener.half_open()), (vec![1, 3, 7, 15, 31], 0));
 }
 
-/// RFC 9293 section 3.10.7.4 with RFC 5961 section 4.2: who knows the four numbers of a call cannot put another in its
-/// place, and a caller that has really begun anew says so.
+/// RFC 9293 section 3.10.7.4 with RFC 5961 section 4.2: an attacker that knows the four numbers of a call cannot put
+/// another in its place, and a caller that has really begun anew says so.
 #[test]
 fn another_syn_does_not_replace_a_call() {
     let mut listener = listener(4);

@@ -1,5 +1,5 @@
-//! Options of the TCP header. A walk of our own: that of the library ends at the first kind it doesn't know, and a
-//! TCP has to pass over those (RFC 9293 section 3.1, MUST-6).
+//! Options of the TCP header. A walk of our own: that of the library ends at the first kind it doesn't know, and a TCP
+//! has to skip those (RFC 9293 section 3.1, MUST-6).
 
 use core::fmt;
 

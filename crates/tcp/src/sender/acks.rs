@@ -15,11 +15,11 @@ const DUPLICATES: u32 = 3;
 /// A received acknowledgement.
 #[derive(Clone, Debug)]
 pub(crate) struct Ack {
-    /// Where the segment that carried it stands in the peer's stream.
+    /// The position in the peer's stream of the segment that carried it.
     pub(crate) start: u64,
     /// What it acknowledges: between what was before and what was sent.
     pub(crate) position: u64,
-    /// The window field as it stands.
+    /// The window field as it is.
     pub(crate) window: u16,
     pub(crate) sack: ArrayVec<(u32, u32), MAX_SACK_BLOCKS>,
     /// When the segment was sent that it echoes, as exactly as the clock of timestamps tells.
@@ -35,7 +35,7 @@ struct News {
     sample: Option<core::time::Duration>,
     duplicate: bool,
     again: bool,
-    /// Of something that was sent again, it is known which copy arrived.
+    /// Of something that was retransmitted, it is known which copy arrived.
     is_sure: bool,
     /// All that the window was last cut for has arrived.
     undo: bool,
@@ -130,7 +130,7 @@ impl Sender {
             blocks.iter().for_each(|block| self.board.sack(block, &mut found));
         }
         self.una = self.una.max(ack.position);
-        // What was sent again filled a gap; what stands behind it was there long before, and waited for it.
+        // What was retransmitted filled a gap; what follows it was there long before, and waited for it.
         news.sample = news.sample.filter(|_| !news.again);
         news
     }
@@ -155,7 +155,7 @@ impl Sender {
         is_report.then_some(first)
     }
 
-    /// The window was shut and has opened: a probe that is on the way was thrown away.
+    /// The window was shut and has opened: a probe that is in flight was thrown away.
     fn handle_opened(&mut self) {
         self.timers.handle_opened();
         self.board.mark_lost(|index, sent| index == 0 && sent.end - sent.start <= 1);

@@ -1,4 +1,4 @@
-//! The segments that are on the way, and what is known of each (RFC 6675 calls it the scoreboard).
+//! The segments that are in flight, and what is known of each (RFC 6675 calls it the scoreboard).
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -11,11 +11,11 @@ const FEW: usize = 16;
 /// What is believed of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is on the way.
+    /// It is in flight.
     Flying,
     /// The peer has it, and something before it is missing.
     Sacked,
-    /// It is lost, and was not sent again since.
+    /// It is lost, and was not retransmitted since.
     Lost,
 }
 
@@ -65,7 +65,7 @@ impl Scoreboard {
         self.list.capacity() > FEW
     }
 
-    /// Keeps memory for a few, when none is on the way.
+    /// Keeps memory for a few, when none is in flight.
     pub(crate) fn shrink(&mut self) {
         self.list.shrink_to(FEW);
     }
@@ -82,7 +82,7 @@ impl Scoreboard {
         self.list.len()
     }
 
-    /// Bytes on the way: neither lost nor there (the "pipe" of RFC 6675 section 4).
+    /// Bytes in flight: neither lost nor there (the "pipe" of RFC 6675 section 4).
     pub(crate) const fn flying(&self) -> u64 {
         self.flying
     }
@@ -105,7 +105,7 @@ impl Scoreboard {
         self.list.push_back(Sent { start: range.start, end: range.end, at, times: 1, train: 0, fate: Fate::Flying });
     }
 
-    /// What stands there has just left in the train of this number.
+    /// The segments there have just left in the train of this number.
     pub(crate) fn join(&mut self, range: &Range<u64>, train: u32) {
         let first = self.list.partition_point(|sent| sent.start < range.start);
         let joined = self.list.iter_mut().skip(first).take_while(|sent| sent.end <= range.end);
@@ -114,7 +114,7 @@ impl Scoreboard {
 
     /// Tells `lost` the numbers of trains of which all that the peer has not acknowledged is believed lost.
     pub(crate) fn lost_trains(&self, mut lost: impl FnMut(u32)) {
-        // What left in one train stands together.
+        // Segments that left in one train are next to each other.
         let mut run = (0, false);
         for sent in &self.list {
             let is_lost = sent.fate == Fate::Lost;
@@ -167,7 +167,7 @@ impl Scoreboard {
         }
     }
 
-    /// Believes those lost of which `is_lost` says so, and that are on the way. Whether there were any.
+    /// Believes those lost for which `is_lost` is true, and that are in flight. Whether there were any.
     pub(crate) fn mark_lost(&mut self, mut is_lost: impl FnMut(usize, &Sent) -> bool) -> bool {
         let before = self.lost;
         for index in 0..self.list.len() {
@@ -197,7 +197,7 @@ impl Scoreboard {
         if self.lost == 0 { None } else { self.list.iter().position(|sent| sent.fate == Fate::Lost) }
     }
 
-    /// Bytes that sending a segment again would add to those on the way.
+    /// Bytes that a retransmission of a segment would add to those in flight.
     pub(crate) fn length(&self, index: usize, longest: u64) -> u64 {
         self.list[index].length().min(longest)
     }

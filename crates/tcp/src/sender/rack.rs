@@ -83,7 +83,7 @@ impl Rack {
         self.persist = PERSIST;
     }
 
-    /// Whether something has arrived behind what was sent after it, and had not been sent again.
+    /// Whether something has arrived behind what was sent after it, and had not been retransmitted.
     pub(crate) const fn has_seen_reordering(&self) -> bool {
         self.reordering_seen
     }
@@ -103,12 +103,12 @@ impl Rack {
         (paths.least / 4 * self.quarters).min(paths.smoothed)
     }
 
-    /// Believes those lost that were sent long enough before one that arrived (step 5). When to look again for
-    /// others; whether there were any.
+    /// Believes those lost that were sent long enough before one that arrived (step 5). When to check again for others;
+    /// whether there were any.
     pub(crate) fn detect(&self, board: &mut Scoreboard, paths: Paths, now: Time) -> (Option<Time>, bool) {
         let patience = self.round_trip + self.window(paths, board.sacked());
         let mut again = None;
-        // What stands behind it and was sent once was sent after it, unless it was a retransmission itself.
+        // What follows it and was sent once was sent after it, unless it was a retransmission itself.
         let last = if self.again { u64::MAX } else { self.end };
         if board.iter().next().is_none_or(|first| first.start >= last) {
             return (None, false);

@@ -30,7 +30,7 @@ impl Spurious {
         }
     }
 
-    /// This has arrived although it may have been believed lost: the peer had it twice, or it was never sent again.
+    /// This has arrived although it may have been believed lost: the peer had it twice, or it was never retransmitted.
     /// Whether nothing remains of the losses.
     pub(crate) fn handle_arrived(&mut self, span: &Range<u64>) -> bool {
         let before = self.open.len();

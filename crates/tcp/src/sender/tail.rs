@@ -2,7 +2,7 @@
 
 use super::Ack;
 
-/// The probe that is under way.
+/// The probe that is in flight.
 #[derive(Debug)]
 pub(crate) struct TailProbe {
     /// The end of what was sent when it left, and whether it was a retransmission.

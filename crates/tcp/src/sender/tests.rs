@@ -84,7 +84,7 @@ fn a_cut_is_taken_back_when_the_lost_turns_out_to_have_been_late() {
     ack(&mut sender, 1, &[2001..8001], 20);
     assert_eq!(sends(&mut sender, 20), [1, 1001]);
     let cut = sender.congestion.bytes();
-    // The first ones come; what was sent again comes after them, and the peer says so (RFC 2883).
+    // The first ones come; what was retransmitted comes after them, and the peer says so (RFC 2883).
     ack(&mut sender, 10_001, &[], 21);
     ack(&mut sender, 10_001, &[1..1001], 30);
     assert_eq!((sender.undone, sender.congestion.bytes()), (0, cut), "one may have been lost");

@@ -13,7 +13,7 @@ const INITIAL_RTO: Duration = Duration::from_secs(1);
 const INITIAL_RTO_AFTER_LOSS: Duration = Duration::from_secs(3);
 /// How long a peer may put off its acknowledgement of a single segment (RFC 8985 section 7.2, TLP.max_ack_delay).
 const TAIL_ACK_DELAY: Duration = Duration::from_millis(200);
-/// The least wait for a tail probe: a host is busy for so long now and then.
+/// The least wait for a tail probe: a host is busy for this long now and then.
 const TAIL_LEAST: Duration = Duration::from_millis(2);
 
 /// From when each timer runs.

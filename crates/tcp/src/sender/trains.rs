@@ -1,5 +1,5 @@
-//! Whether segments may leave in trains: as one frame that a device is to cut. Behind some devices stands a bridge in
-//! user space, or another thing, that drops what was not cut. The sign of that is that whole trains are lost while
+//! Whether segments may leave in trains: as one frame that a device is to cut. Behind some devices is a bridge in user
+//! space, or another program, that drops what was not cut. The sign of that is that whole trains are lost while
 //! segments that were sent by themselves arrive, as large packets vanish in a black hole of the path's MTU (RFC 8899
 //! section 4.3).
 

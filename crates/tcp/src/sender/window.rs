@@ -1,4 +1,4 @@
-//! How much may be on the way: the congestion window, by CUBIC (RFC 9438) or Reno (RFC 5681), from RFC 6928 on.
+//! How much may be in flight: the congestion window, by CUBIC (RFC 9438) or Reno (RFC 5681), from RFC 6928 on.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use weft_congestion::{ControllerSettings, Cubic, Feedback, MAX_WINDOW};
 
 use crate::settings::Congestion;
 
-/// Segments that may be on the way before anything is known, and the bytes that they may have (RFC 6928 section 2).
+/// Segments that may be in flight before anything is known, and the bytes that they may have (RFC 6928 section 2).
 const INITIAL: (u64, u64) = (10, 14_600);
 
 /// What an acknowledgement means for the window.

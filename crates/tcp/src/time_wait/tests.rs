@@ -48,7 +48,7 @@ fn handle(waits: &mut TimeWaits, segment: &Segment, now: Time) -> Waiting {
 fn a_newer_syn_ends_it_and_an_old_one_is_challenged() {
     let renewed = Waiting::Renewed(1000 + BEYOND);
     for (stamps, sequence, stamp, is_newer) in [
-        // By clock, wherever the number stands; at one time, by number.
+        // By clock, wherever the number is; at one time, by number.
         (Some((0, 50)), 3, Some(51), true),
         (Some((0, 50)), 9000, Some(49), false),
         (Some((0, 50)), 7000, Some(50), true),
@@ -125,7 +125,7 @@ fn one_too_many_pushes_out_the_oldest() {
     (0..1000).for_each(|caller| waits.insert(later(caller)));
     assert_eq!((waits.len(), waits.evicted()), (100, 900));
     assert!((900..1000).all(|caller| waits.contains(&flow(caller))));
-    // Used anew and shut anew, again and again: what stands in the order stays bounded.
+    // Used anew and shut anew, again and again: the order stays bounded.
     for _ in 0..10_000 {
         waits.handle(&flow(950), &segment(9000, SYN, None), 0, true, at(1));
         waits.insert(record(950, None));

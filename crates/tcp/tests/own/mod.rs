@@ -66,7 +66,7 @@ impl Own {
         Ok(())
     }
 
-    /// A segment for whom there is no connection.
+    /// A segment that belongs to no connection.
     fn stray(&mut self, flow: &Flow, segment: &Segment, payload: &[u8]) -> Outcome {
         let listener = self.listener.as_mut().ok_or("nobody connects or listens")?;
         match listener.handle(flow, segment, payload.len(), self.now) {

@@ -57,7 +57,7 @@ pub(crate) trait Subject {
     /// Time passes.
     fn wait(&mut self, time: Duration) -> Outcome;
 
-    /// What the user does: a word, and what stands behind it.
+    /// What the user does: a word, and what follows it.
     fn call(&mut self, word: &str, rest: &str) -> Outcome;
 
     /// What is true of it; none when this TCP does not show that.

@@ -72,8 +72,8 @@ impl Said {
         Ok(())
     }
 
-    /// The segment as it comes, byte by byte (RFC 9293 section 3.1), so that nothing depends on who is tested.
-    /// `flow` is as its receiver sees it, `ours` the receiver's first number.
+    /// The segment as it comes, byte by byte (RFC 9293 section 3.1), so that nothing depends on the tested side. `flow`
+    /// is as its receiver sees it, `ours` the receiver's first number.
     pub(super) fn segment(&self, flow: &Flow, ours: u32) -> Vec<u8> {
         let own = |position: u64| ours.wrapping_add(position as u32);
         let options = self.options(own);
@@ -91,7 +91,7 @@ impl Said {
         out.extend(self.window.unwrap_or(60_000).to_be_bytes());
         out.extend([0; 4]);
         out.extend(options);
-        // What goes with a SYN stands behind it.
+        // What goes with a SYN is behind it.
         let after = u64::from(syn);
         out.extend(
             bytes(self.start + after, self.end + after).iter().map(|byte| byte ^ if self.wrong { 0xff } else { 0 }),

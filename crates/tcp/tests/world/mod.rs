@@ -1,5 +1,5 @@
 //! Two connections and a network between them that loses, copies, delays, damages, splits and joins, in virtual time.
-//! The checkers stand apart from what they check.
+//! The checkers are separate from what they check.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use core::ops::Range;
@@ -171,7 +171,7 @@ impl World {
         self.sides[side].connection.as_mut().expect("it has one")
     }
 
-    /// Runs until nothing happens any more, or `done` says so; at most so long.
+    /// Runs until nothing happens any more, or `done` says so; at most for this time.
     pub(crate) fn run(&mut self, longest: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
         let end = self.now + longest;
         loop {

@@ -8,7 +8,7 @@ use crate::segment::{Checksum, Flags, Flow, MAX_HEADER, Segment};
 
 const IP: usize = ETHERNET;
 const ICMP: usize = FRAME_OVERHEAD;
-/// Where the target of a question or an answer stands, and the option behind it.
+/// The place of the target of a question or an answer, and of the option behind it.
 const TARGET: usize = ICMP + 8;
 const OPTION: usize = TARGET + 16;
 
