@@ -12,5 +12,5 @@ pub use document::{Document, FormatError, Machine, Missing, VERSION};
 pub use late::Late;
 pub use row::{Better, Case, Comparison, Histogram, Launch, Row, Series, Verdict};
 
-/// The contestant that stands for what the headers of TCP leave of a link's rate.
+/// The contestant for what the headers of TCP leave of a link's rate.
 pub(crate) const HEADERS: &str = "bound:headers";

@@ -189,7 +189,7 @@ fn examples(test: What) -> String {
     text
 }
 
-/// An option that a test does not use would be passed over in silence: it is an error that says whose it is.
+/// An option that a test does not use would be ignored silently: it is an error that names the tests that use it.
 fn refuse_foreign(test: What, said: &ArgMatches) -> Result<(), clap::Error> {
     let command = Options::augment_args(Command::new(test.name()));
     for option in command.get_arguments() {

@@ -54,7 +54,7 @@ impl Condition {
         }
     }
 
-    /// What stands above its table.
+    /// The text above its table.
     pub(crate) fn heading(&self) -> String {
         match self.faults {
             None => format!("With {:?} more for each round trip", 2 * self.delay),

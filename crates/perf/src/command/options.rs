@@ -63,7 +63,7 @@ pub(crate) struct Options {
     /// What is measured.
     #[arg(skip)]
     pub(crate) test: What,
-    /// What is measured, and stands above the line in every ratio [default: iwarp, or the test's first variant of it]
+    /// What is measured, and is above the line in every ratio [default: iwarp, or the test's first variant of it]
     #[arg(long, value_name = "NAME")]
     transport: Option<String>,
     /// The peers to measure beside it, or `none` [default: the test's; those that are not installed are named]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::model::job::Job;
 use crate::model::measure::{Measured, RoundTrips};
 
-/// How long fetches that count go on, and those before them.
+/// How long fetches that count continue, and those before them.
 const BUDGET: Duration = Duration::from_millis(250);
 const WARMUP: Duration = Duration::from_millis(50);
 /// The fewest fetches that count, however long they take.

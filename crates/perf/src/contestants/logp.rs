@@ -1,5 +1,5 @@
 //! The parameters of LogP for messages of one size: how long each end's processor is engaged, how soon one message may
-//! follow another, and what the way takes besides.
+//! follow another, and what the path takes besides.
 //!
 //! After Kielmann, Bal and Verstoep, "Fast Measurement of LogP Parameters for Message Passing Platforms" (IPDPS 2000
 //! workshops): overheads are times of calls when nothing is to be waited for, because each call comes two round trips
@@ -22,7 +22,7 @@ const LEAST_FOR_BYTES: usize = 512;
 const ROUNDS_OF_A_BURST: u64 = 10;
 /// The fewest bursts.
 const FEWEST_BURSTS: u64 = 3;
-/// The shortest pause in which a message is on its way for certain.
+/// The shortest pause in which a message is certainly in flight.
 const LEAST_PAUSE: Duration = Duration::from_micros(20);
 /// How often the clock is read to know what that takes.
 const READINGS: usize = 1000;

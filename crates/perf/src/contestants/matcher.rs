@@ -127,8 +127,8 @@ impl Queues {
         self.bring(tag);
     }
 
-    /// The member that is looked for. What is brought back is the youngest: who walks passes all others before the same
-    /// one.
+    /// The member that is searched for. What is brought back is the youngest: a linear search passes all others before
+    /// the same one.
     fn choose(&mut self) -> u64 {
         let others = u64::from(self.crowd.others);
         if self.crowd.which == Which::One {

@@ -180,7 +180,7 @@ fn patterns(figures: &Figures<'_>, text: &str) -> Option<Measured> {
     sorted.then(|| Measured { figures: own.into(), ..Measured::default() })
 }
 
-/// What a library said on its way down, in short: the last lines that are no frames.
+/// What a library said when it failed, in short: the last lines that are no frames.
 fn complaint(output: &Output) -> String {
     let text = [&output.stderr[..], &output.stdout[..]].map(String::from_utf8_lossy).join("\n");
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| line.contains(char::is_alphanumeric)).collect();

@@ -15,7 +15,7 @@ const SHARES: [f64; 11] = [0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1
 const AS_LONG: usize = 9;
 /// What a computation that fits may lengthen the total by.
 const TOLERANCE: f64 = 1.05;
-/// How long one search goes on, and how long one stream.
+/// How long one search takes, and how long one stream.
 const BUDGET: Duration = Duration::from_millis(600);
 /// The fewest transfers of a ratio, however long they take.
 const FEWEST: usize = 5;
@@ -40,7 +40,7 @@ pub(crate) trait Transfer {
     /// How many are begun and not over.
     fn under_way(&self) -> u64;
 
-    /// Waits until no more than `most` are under way.
+    /// Waits until no more than `most` are in flight.
     fn finish(&mut self, most: u64) -> Result<(), Self::Error>;
 
     /// Whether waits sleep from now on.
@@ -206,7 +206,7 @@ fn microseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e6
 }
 
-/// What the totals say. `computed` is the time that a share of 1 stands for.
+/// What the totals say. `computed` is the time of a share of 1.
 fn judge(computed: f64, totals: &[f64; SHARES.len()]) -> Measured {
     let alone = totals[0];
     let lengths = SHARES.map(|share| share * computed);

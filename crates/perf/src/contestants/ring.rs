@@ -1,7 +1,7 @@
 //! Shared memory alone: a stream of bytes through Weft's rings between two processes of this host, without a NIC.
 //!
 //! It does what plain sockets do, over memory in place of the kernel's TCP: what is left to a program that has no
-//! messages, completions, rights or peers to look after. Both sides poll.
+//! messages, completions, rights or peers to manage. Both sides poll.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;

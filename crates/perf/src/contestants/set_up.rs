@@ -1,5 +1,5 @@
-//! Times of connections that are set up one after the other: until each stands, and until a first message over it was
-//! answered.
+//! Times of connections that are set up one after the other: until each is established, and until a first message over
+//! it was answered.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ pub(crate) struct SetUps {
     warmup: u64,
     /// What the network adds to a round trip, in microseconds.
     round_trip_us: f64,
-    /// Until each connection stood; empty for those that do not tell.
+    /// Until each connection was established; empty for those that do not report it.
     connected_us: Vec<f64>,
     /// Until each first answer was here.
     answered_us: Vec<f64>,
@@ -24,7 +24,8 @@ impl SetUps {
         Self { warmup: job.warmup, round_trip_us: job.round_trip_us as f64, connected_us, answered_us }
     }
 
-    /// When a connection was begun, when it stood (`None`: it does not tell), and when a first answer had come over it.
+    /// When a connection was begun, when it was established (`None`: it does not report that), and when a first answer
+    /// had come over it.
     pub(crate) fn add(&mut self, began: Instant, connected: Option<Instant>, answered: Instant) {
         if self.warmup > 0 {
             self.warmup -= 1;

@@ -2,7 +2,7 @@
 //!
 //! Latency: a ping-pong. Sends find a receive that was posted ahead; a write is seen by its target when the last byte
 //! of its own memory changes; a read is one round trip. Bandwidth and rate: lists of requests, of which each last one
-//! is signaled, until as many messages as the window (and the caches) allow are under way; for sends that is until the
+//! is signaled, until as many messages as the window (and the caches) allow are in flight; for sends that is until the
 //! receiver has posted again what it used. The passive side says when it has everything.
 
 mod all_to_all;

@@ -1,4 +1,4 @@
-//! How a test is done: what runs it consists of, beside whom, and what else is to be said of the results.
+//! How a test is done: what runs it consists of, beside which peers, and what else is to be said of the results.
 
 use std::time::Duration;
 

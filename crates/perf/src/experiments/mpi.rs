@@ -15,8 +15,8 @@ pub(crate) struct MpiPrograms;
 /// What two ranks do, which is what is measured when nothing is said.
 const USUAL: [Part; 4] = [Part::Latency, Part::Bandwidth, Part::Rate, Part::Overlap];
 
-/// Contestants that may stand beside MPI programs: what the same way carries without an MPI library. Every other name
-/// is what carries MPI.
+/// Contestants that may be beside MPI programs: what the same path carries without an MPI library. Every other name is
+/// what carries MPI.
 const WITHOUT_MPI: [&str; 4] = ["sockets", "mptcp", "iwarp", "libfabric"];
 
 /// Transfers before those that count, at least: the length of the computation is settled by them.

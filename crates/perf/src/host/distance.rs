@@ -16,7 +16,7 @@ use crate::statistics::median;
 const TRIPS: u32 = 100;
 /// This many times; the median counts.
 const BATCHES: u32 = 21;
-/// No two cores take so long for all of them, unless others want them too.
+/// No two cores take this long for all of them, unless others want them too.
 const LIMIT: Duration = Duration::from_millis(50);
 /// Empty polls after which the clock is read.
 const LOOKS: u32 = 10_000;

@@ -8,7 +8,7 @@ const BATCH: u64 = 20_000;
 /// How often it is read. The fastest batch counts: the others were disturbed.
 const BATCHES: u32 = 200;
 
-/// Work that is counted in units, not in time: who is preempted, or shares its core, takes longer for it.
+/// Work that is counted in units, not in time: a thread that is preempted, or shares its core, takes longer for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     units_per_us: f64,
@@ -29,7 +29,7 @@ impl Work {
         Self { units_per_us: BATCH as f64 / (fastest.as_secs_f64() * 1e6).max(1e-3) }
     }
 
-    /// Computes for so long, if nothing disturbs it; every microsecond of that, `between` is called.
+    /// Computes for this long, if nothing disturbs it; every microsecond of that, `between` is called.
     pub(crate) fn compute(&self, microseconds: f64, mut between: impl FnMut()) {
         let quantum = self.units_per_us.ceil().max(1.0) as u64;
         let mut left = (microseconds * self.units_per_us) as u64;

@@ -32,7 +32,7 @@ pub(crate) fn payload_rate(rate: BitsPerSecond, mtu: u32, headers: f64) -> f64 {
     rate.0 as f64 / 8.0 * (mtu - headers) / (mtu + ETHERNET)
 }
 
-/// How fast this thread copies messages of this size, of which as many are under way as `buffers` says: in GB/s.
+/// How fast this thread copies messages of this size, of which `buffers` are in flight: in GB/s.
 pub(crate) fn memory_copy(size: usize, buffers: usize) -> f64 {
     let count = buffers.clamp(1, (MOST / size.max(1)).max(1));
     let (from, mut to) = (vec![0x5a_u8; size * count], vec![0xa5_u8; size * count]);

@@ -131,7 +131,7 @@ pub(crate) enum Wanted {
     SomeBits,
 }
 
-/// Which member of a crowd is looked for.
+/// Which member of a crowd is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Which {
@@ -231,7 +231,7 @@ pub(crate) enum Role {
 pub(crate) struct Job {
     /// The version of the command that asks: all processes must be equal.
     pub(crate) version: String,
-    /// Who is measured, see `contestant::Entry`.
+    /// The contestant, see `contestant::Entry`.
     pub(crate) contestant: String,
     pub(crate) variant: Option<String>,
     /// Which process this is. Of two, the first is passive.
@@ -247,7 +247,7 @@ pub(crate) struct Job {
     pub(crate) iterations: u64,
     /// Messages before them that are not.
     pub(crate) warmup: u64,
-    /// Messages that may be under way at once, except in the latency test; of quiet connections, entries of each work
+    /// Messages that may be in flight at once, except in the latency test; of quiet connections, entries of each work
     /// queue.
     pub(crate) window: usize,
     pub(crate) wait: Wait,

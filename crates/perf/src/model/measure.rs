@@ -83,7 +83,7 @@ pub(crate) enum Figure {
     HaloUs,
     /// Of a bucket sort.
     SortUs,
-    /// Connections: until one stands, in microseconds.
+    /// Connections: until one is established, in microseconds.
     ConnectedUs,
     /// And how many round trips that takes before the first message.
     RoundTrips,

@@ -16,7 +16,7 @@ pub(crate) struct Metric {
     pub(crate) p99: fn(&Run) -> Option<f64>,
 }
 
-/// How a figure stands in the table.
+/// The place of a figure in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// As the median, with its 99th percentile beside it.
@@ -63,7 +63,7 @@ impl Metric {
 }
 
 /// What a stream carries when its start counts: the messages that are otherwise left out, while TCP finds out what the
-/// way carries.
+/// path carries.
 const WITH_START: Metric = Metric::new("throughput_with_start", "GB/s", Column::Afar("with start"), |run| {
     run.active()?.figures.get(&Figure::WithStart).copied()
 });
@@ -76,7 +76,8 @@ const SENDER_COPIES: Metric =
 const RECEIVER_COPIES: Metric =
     Metric::new("receiver_copies", "copies/B", Column::Copies("receive copies/B"), |run| run.passive()?.copies);
 
-/// Processor time of each side over the time of the run. Waiting counts as it is done: who spins takes a whole core.
+/// Processor time of each side over the time of the run. Waiting counts as it is done: a thread that spins takes a
+/// whole core.
 fn shares(column: fn(&'static str) -> Column) -> [Metric; 2] {
     [
         Metric::new("sender_cpu_share", "%", column("send CPU %"), |run| Some(100.0 * run.active()?.cpu_share?)),
@@ -291,7 +292,7 @@ fn all_to_all(run: &Run) -> Option<f64> {
     Some(megabytes / (ended - began).max(1e-9))
 }
 
-/// What stands above the table of a kind of run.
+/// The title above the table of a kind of run.
 pub(crate) fn title(job: &Job) -> &'static str {
     match job.kind {
         Kind::Latency if job.operation == Some(Operation::Read) => "Round trip in us, less is better",

@@ -74,7 +74,7 @@ pub(crate) struct Stack {
     /// How long frames of iwarp may be
     #[arg(long, value_enum, default_value_t = Fpdu::Large)]
     pub(crate) fpdu: Fpdu,
-    /// Who runs iwarp's event loop [default: the library's; thread when the split needs it]
+    /// The thread that runs iwarp's event loop [default: the library's; thread when the split needs it]
     #[arg(long, value_enum)]
     pub(crate) progress: Option<Progress>,
     /// Which stages of iwarp run on the calling thread, which on the NIC's

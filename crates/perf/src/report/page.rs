@@ -16,7 +16,7 @@ use super::quantity::words;
 use crate::result::Document;
 pub use document::Finding;
 
-/// How everything but the charts looks.
+/// The style of everything but the charts.
 const PAGE_STYLE: &str = include_str!("page/style.css");
 
 /// What the page says beyond its documents.

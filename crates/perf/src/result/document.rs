@@ -94,7 +94,7 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Missing {
-    /// Who.
+    /// The contestant's name.
     pub contestant: String,
     /// Why, and what to do about it.
     pub reason: String,

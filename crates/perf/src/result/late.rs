@@ -8,7 +8,7 @@ use weft_lab::Lateness;
 /// What is late: a part of the delay.
 const PART: u64 = 10;
 
-/// How much later than they should have the frames of a launch went on by an emulated link, in nanoseconds.
+/// How much later than they should have an emulated link forwarded the frames of a launch, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Late {

@@ -68,7 +68,7 @@ impl Launch {
     }
 }
 
-/// How often which value was seen, in the unit of the row. Ascending; a value stands for all that round up to it.
+/// How often which value was seen, in the unit of the row. Ascending; a value represents all that round up to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Histogram {

@@ -75,7 +75,7 @@ impl Counting {
         Ok(Self { tool, folder })
     }
 
-    /// What stands before the command of a side.
+    /// The words before the command of a side.
     pub(crate) fn words(&self, rank: usize) -> Vec<OsString> {
         let file = self.file(rank);
         match self.tool {

@@ -8,7 +8,7 @@ use weft_command::{COMMIT, VERSION};
 use crate::host::watch::Watch;
 use crate::result::{Comparison, Document, Row};
 
-/// A measurement that goes on.
+/// A measurement in progress.
 #[derive(Debug)]
 pub struct Measurement {
     watch: Watch,

@@ -18,7 +18,7 @@ use crate::runner::measurement::Measurement;
 use crate::runner::plan::{Plan, Results};
 use crate::statistics::median;
 
-/// What stands behind a figure that was taken through a link that was late.
+/// The mark behind a figure that was taken through a link that was late.
 const LATE: char = '!';
 /// The longest name of a contestant that makes a heading.
 const LONGEST_HEADING: usize = 16;

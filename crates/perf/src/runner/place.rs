@@ -168,7 +168,7 @@ impl Place {
         }
     }
 
-    /// The address that a process on this machine takes; `None` when the way decides.
+    /// The address that a process on this machine takes; `None` when the route decides.
     pub(crate) fn local(&self, rank: usize) -> Option<String> {
         match self {
             Self::Here => Some("127.0.0.1".into()),

@@ -18,6 +18,6 @@ pub(crate) enum Said {
     Address(String),
     /// It is done, and this is what it saw.
     Measured(Measured),
-    /// It cannot go on.
+    /// It cannot continue.
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! Who can be measured. A contestant is one file in `contestants/` and one line in [`all`].
+//! The contestants. A contestant is one file in `contestants/` and one line in [`all`].
 
 use crate::contestants::emulator::Emulator;
 use crate::contestants::iceoryx2::Iceoryx2;
@@ -39,7 +39,7 @@ pub(crate) fn all() -> &'static [&'static dyn Contestant] {
     ]
 }
 
-/// Who is measured by default, in tests of what all can do, and then its peers.
+/// The contestant that is measured by default, in tests of what all can do, and then its peers.
 pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
     let others = [
         "edge",
@@ -71,7 +71,7 @@ pub(crate) fn parse(text: &str) -> Result<Entry, String> {
     Ok(Entry { contestant: *contestant, variant })
 }
 
-/// Whom a job is for.
+/// The contestant that a job is for.
 pub(crate) fn entry_of(job: &Job) -> Result<Entry, String> {
     parse(&job.variant.as_ref().map_or(job.contestant.clone(), |variant| format!("{}:{variant}", job.contestant)))
 }

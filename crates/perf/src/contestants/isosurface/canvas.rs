@@ -1,4 +1,4 @@
-//! What triangles look like from above and from one side, with light from the other one.
+//! Triangles as seen from above and from one side, with light from the other one.
 
 use super::field::{HEIGHT, HEIGHT_OF, PERIODS};
 use super::surface::{Corner, UNIT};

@@ -1,5 +1,5 @@
 //! An application that renders an iso-surface: one process holds a field in slices and distributes them in pieces, the
-//! other finds the surface in each pair of slices by marching cubes while the next ones are on their way, and draws it.
+//! other finds the surface in each pair of slices by marching cubes while the next ones are in flight, and draws it.
 //!
 //! Balaji et al. (SC 2007) measured such an application over their three designs, with data sets of 1024 by 1024 to
 //! 8192 by 8192 and pieces of 8 KB and 1 MB. Its data are not to be had: here the field is synthetic, and everything
@@ -21,7 +21,7 @@ use cubes::Table;
 pub(crate) use field::Field;
 use surface::Layer;
 
-/// Slices that may be on their way or unread at a time.
+/// Slices that may be in flight or unread at a time.
 pub(crate) const RING: usize = 3;
 
 /// Where slices come from, one after the other, pass after pass.

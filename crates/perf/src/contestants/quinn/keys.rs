@@ -1,4 +1,4 @@
-//! Whom a client talks to: the server that has the private half of a key, without any certificate.
+//! The server that a client trusts: the one that has the private half of a key, without any certificate.
 
 use std::error::Error;
 use std::sync::Arc;

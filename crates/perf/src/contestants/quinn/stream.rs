@@ -20,7 +20,7 @@ use crate::model::contestant::{Side, other};
 use crate::model::job::{Job, Kind, Role, Wait};
 use crate::model::measure::{Measured, Parts, RoundTrips, Watch};
 
-/// Bytes that may be on their way, in each direction: what the kernel's TCP may have by default.
+/// Bytes that may be in flight, in each direction: what the kernel's TCP may have by default.
 const WINDOW: u32 = 6 << 20;
 /// Bytes of a UDP socket's buffers, as far as the kernel allows them.
 const SOCKET_BUFFER: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! Slices of a field over a socket: as many as fit into its buffers are on their way.
+//! Slices of a field over a socket: as many as fit into its buffers are in flight.
 
 use std::io::{self, Read, Write};
 

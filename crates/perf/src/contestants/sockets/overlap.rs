@@ -1,5 +1,5 @@
-//! Computation beside a transfer: what fits into the kernel's buffer is on its way while the program computes; the
-//! rest, and the answer, need the program.
+//! Computation beside a transfer: what fits into the kernel's buffer is in flight while the program computes; the rest,
+//! and the answer, need the program.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;

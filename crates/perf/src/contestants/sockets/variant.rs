@@ -79,7 +79,7 @@ impl Variant {
     }
 }
 
-/// What stands before the size of buffers.
+/// The text before the size of buffers.
 const BUFFERS: &str = "buffers=";
 
 /// The size of a socket's buffers that a variant says, if it says one.

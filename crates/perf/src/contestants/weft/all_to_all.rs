@@ -43,7 +43,7 @@ struct Member {
     peers: Vec<Option<QueuePair>>,
     /// Messages of each.
     received: Vec<u64>,
-    /// The round that is under way.
+    /// The round that is in progress.
     round: u64,
     /// Others whose message of this round is not here yet. (A message of the next one may be here before another's of
     /// this one.)
@@ -89,7 +89,7 @@ impl Member {
     fn measure(&mut self, job: &Job, addresses: &[String]) -> Outcome<Measured> {
         let addresses = addresses.iter().map(|address| address.parse()).collect::<Result<Vec<SocketAddr>, _>>()?;
         self.connect(job, &addresses)?;
-        // Who has all messages of a round knows that everybody has begun it.
+        // A rank that has all messages of a round knows that every rank has begun it.
         for round in 0..job.warmup {
             self.round(job, round)?;
         }
@@ -152,7 +152,7 @@ impl Member {
         Ok(rank)
     }
 
-    /// Whether a connection that was begun stands.
+    /// Whether a connection that was begun is established.
     fn stands(&self, rank: usize) -> Outcome<bool> {
         let Some(queue_pair) = &self.peers[rank] else { return Ok(false) };
         match (queue_pair.state(), queue_pair.error()) {
@@ -184,7 +184,7 @@ impl Member {
         self.missing = others as usize - here;
         for step in 1..job.ranks {
             let rank = (job.rank + step) % job.ranks;
-            // No more under way than the queues hold.
+            // No more in flight than the queues hold.
             while self.sent + others < round * others + step as u64 {
                 self.turn(job)?;
             }

@@ -19,7 +19,7 @@ use crate::model::measure::Measured;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Messages of a stream that may be under way. Its queue has room for more: a place may come free a moment after the
+/// Messages of a stream that may be in flight. Its queue has room for more: a place may come free a moment after the
 /// completion is seen.
 const DEPTH: usize = 128;
 /// Streams that the client begins at a time: fewer than a listener lets wait.

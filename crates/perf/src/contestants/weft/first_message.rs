@@ -91,7 +91,7 @@ struct Talk {
     events: EventQueue,
     /// Whose message has come.
     heard: Option<PeerId>,
-    /// Messages under way.
+    /// Messages in flight.
     sent: u32,
 }
 

@@ -52,7 +52,7 @@ impl From<Mismatch> for Broken {
     }
 }
 
-/// Where a slice is among those that are on their way or unread.
+/// Where a slice is among those that are in flight or unread.
 fn place(slice: u64, bytes: usize) -> u64 {
     slice % RING as u64 * bytes as u64
 }
@@ -66,7 +66,7 @@ struct Outbox<'a> {
     slices: usize,
     /// Bytes of a write.
     piece: usize,
-    /// Writes that may be under way at a time.
+    /// Writes that may be in flight at a time.
     window: u64,
     posted: u64,
     /// Slices that were sent.

@@ -17,7 +17,7 @@ use crate::model::job::{Job, Kind, Operation, Role, Wait};
 
 /// Id of receives for words between the two sides; smaller ones are slots of the inbox.
 const WORD: u64 = u64::MAX;
-/// Words that can be on their way at once.
+/// Words that can be in flight at once.
 const WORDS: usize = 16;
 /// Completions that are taken at a time.
 const BATCH: usize = 64;
@@ -239,7 +239,7 @@ impl Link {
         Ok(())
     }
 
-    /// Now and then: whether the connection still stands.
+    /// Now and then: whether the connection is still open.
     fn glance(&mut self) -> Outcome<()> {
         self.looks += 1;
         if self.looks < GLANCE_EVERY {
@@ -290,7 +290,7 @@ fn sleeps(context: &Context, block: bool) -> bool {
     context.settings().progress == Progress::Thread || block
 }
 
-/// Why a measurement could not go on.
+/// Why a measurement could not continue.
 #[derive(Debug)]
 pub(crate) struct Broken(String);
 

@@ -1,6 +1,6 @@
 //! Weft's messages, over its endpoints: tagged, matched by the NIC.
 //!
-//! Latency: a ping-pong, with the next receive always posted ahead. Bandwidth and rate: as many sends under way as the
+//! Latency: a ping-pong, with the next receive always posted ahead. Bandwidth and rate: as many sends in flight as the
 //! window (and the caches) allow, the receiver with as many receives posted; it says when it has all. The same pattern
 //! as the client of libfabric has.
 
@@ -107,7 +107,7 @@ impl Side for Link {
 
 impl Link {
     fn new(endpoint: Endpoint, events: EventQueue, job: &Job) -> Self {
-        // Two more than the window: for the receiver's last word, and for a message that is on the way meanwhile.
+        // Two more than the window: for the receiver's last word, and for a message that is in flight meanwhile.
         let count = job.buffers() + 2;
         let idle = (0..count).map(|_| Buffer::from(vec![0x5a; job.size])).collect();
         let filled = Vec::with_capacity(count);

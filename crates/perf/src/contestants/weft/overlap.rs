@@ -17,7 +17,7 @@ use crate::host::work::Work;
 use crate::model::job::{Job, Kind, Operation, Role, Target};
 use crate::model::measure::{Measured, Watch};
 
-/// How often a target that sleeps looks whether all is over.
+/// How often a target that sleeps checks whether all is over.
 const NAP: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(link: &mut Link, inbox: &MemoryRegion, target: RemoteMemory, job: &Job) -> Outcome<Measured> {

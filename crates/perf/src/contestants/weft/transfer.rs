@@ -39,7 +39,7 @@ struct Source<'a> {
     size: usize,
     /// Messages follow each other through this many buffers.
     slots: u64,
-    /// Messages that may be under way at a time.
+    /// Messages that may be in flight at a time.
     window: u64,
     /// Messages in a list, the last of which is signaled.
     list: u64,
@@ -139,7 +139,7 @@ impl<'a> Source<'a> {
     fn post(&mut self, list: u64) -> Outcome<()> {
         let mut failed = None;
         let requests = (1..=list).map_while(|at| match self.request(self.posted + at - 1) {
-            // The id of a signaled request says for how many it stands.
+            // The id of a signaled request says how many requests it completes.
             Ok(request) => Some(if at == list { request.id(list) } else { request.unsignaled() }),
             Err(broken) => {
                 failed = Some(broken);

@@ -71,7 +71,7 @@ pub(crate) struct Outcome {
     pub(crate) was_interrupted: bool,
 }
 
-/// Why a launch does not go on.
+/// Why a launch does not continue.
 enum Stop {
     Interrupted,
     Broken(String),

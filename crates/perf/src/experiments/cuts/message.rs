@@ -9,7 +9,7 @@ use weft_wire::Crc32c;
 /// Bytes of a message before its content: the checksum, four of zero, and the sequence number.
 pub(crate) const HEAD: usize = 16;
 
-/// Messages that may come ahead of a missing one before that one counts as lost. A sender has fewer under way.
+/// Messages that may come ahead of a missing one before that one counts as lost. A sender has fewer in flight.
 const MOST_AHEAD: usize = 4096;
 
 /// What is multiplied with a sequence number for a content of its own: 2^64 divided by the golden ratio.

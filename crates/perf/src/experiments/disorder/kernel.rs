@@ -155,7 +155,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// The next segment, if one is there; who asks for our address is answered.
+    /// The next segment, if one is there; a host that asks for our address is answered.
     fn receive(&mut self) -> io::Result<Option<Segment>> {
         while let Some(came) = self.ring.receive(&mut self.frame) {
             if came != RingFrame::Whole {

@@ -28,7 +28,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Who was measured, in the order in which they came.
+    /// The contestants, in the order in which they came.
     pub(crate) fn who(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for figure in &self.figures {

@@ -77,7 +77,7 @@ impl Test {
         self != Self::WindowOverlap
     }
 
-    /// What stands above the table.
+    /// The text above the table.
     pub(crate) fn explain(self) -> &'static str {
         match self {
             Self::Fence => "puts of 8 bytes to the next ranks, then a fence: time of both at the slowest rank",

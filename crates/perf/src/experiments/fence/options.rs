@@ -28,8 +28,7 @@ pub(crate) struct Fences {
     /// children [default: rounds; auto picks]
     #[arg(long, value_name = "rounds|tree:N", value_parser = shape)]
     pub(crate) shape: Option<Shape>,
-    /// Measure, or simulate, all that `auto` may stand for, and say what is best for each number of ranks and
-    /// puts
+    /// Measure, or simulate, all that `auto` may pick, and say what is best for each number of ranks and puts
     #[arg(long, conflicts_with_all = ["fence", "shape"])]
     pub(crate) auto_table: bool,
     /// How many puts before each fence
@@ -58,7 +57,7 @@ pub(crate) struct Fences {
     pub(crate) pack_below: Option<u32>,
 }
 
-/// How much, of what, and beside whom.
+/// How much, of what, and beside which peers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale<'a> {
     pub(crate) test: Test,
@@ -186,7 +185,7 @@ impl Fences {
     }
 }
 
-/// What [`Fence::Auto`] may stand for, and what stands near it.
+/// What [`Fence::Auto`] may pick, and what is near it.
 const CANDIDATES: [(Which, Shape); 8] = [
     (Which::TwoSided, Shape::Rounds),
     (Which::Counted, Shape::Rounds),

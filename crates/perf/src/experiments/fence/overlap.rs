@@ -38,7 +38,7 @@ pub(crate) fn measure(
     Ok(Series { median_us: hidden.clamp(0.0, 100.0), ..beside })
 }
 
-/// The times of a put, computation for so long, and a fence.
+/// The times of a put, computation for this long, and a fence.
 fn times(
     window: &mut Window,
     (team, group): (&Team, &mut Group),

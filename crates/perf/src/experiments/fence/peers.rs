@@ -72,7 +72,7 @@ impl Peers {
         Ok(this)
     }
 
-    /// One run of each. Who fails is not asked again.
+    /// One run of each. A contestant that fails is not run again.
     pub(crate) fn measure(&mut self, loads: &[Load], scale: &Scale<'_>, ranks: usize) -> Vec<Figure> {
         let mut figures = Vec::new();
         let Self { notes, ways, peers } = self;

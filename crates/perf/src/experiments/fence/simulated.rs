@@ -16,7 +16,7 @@ impl Fences {
         self.loggp.map_or(LogGp::LOOPBACK, |Costs(cost)| cost)
     }
 
-    /// What stands above the table.
+    /// The text above the table.
     pub(crate) fn explain_simulation(&self) -> String {
         let LogGp { latency, overhead, per_kib } = self.costs();
         format!(

@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn shares_are_of_the_last_two_thirds_of_the_first_streams_time() {
         let account = |first_step, bytes: Vec<u64>| Account { first_step, bytes, ..Account::default() };
-        // 600 steps: the second one begins after 100, and goes on for 100 when the first has ended.
+        // 600 steps: the second one begins after 100, and continues for 100 when the first has ended.
         let first = account(1000, [vec![9; 200], vec![3; 400]].concat());
         let second = account(1100, [vec![7; 100], vec![1; 400], vec![9; 100]].concat());
         assert_eq!(share(&first, &second, 0.6), Some(0.75));

@@ -1,4 +1,4 @@
-//! Who is measured: a carrier, and of TCP its congestion control.
+//! The contestant: a carrier, and of TCP its congestion control.
 
 use std::fmt;
 use std::str::FromStr;

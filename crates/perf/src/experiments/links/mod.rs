@@ -56,7 +56,7 @@ pub(crate) struct Links {
     /// Edge's flows over each link, each with UDP ports of its own; 16 over all links at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     flows: u8,
-    /// How Edge's and iWARP's sides wait [default: as the library does: a short look, then asleep]
+    /// How Edge's and iWARP's sides wait [default: as the library does: a short poll, then asleep]
     #[arg(long, value_name = "HOW", value_enum)]
     wake: Option<Wake>,
     /// What Edge's receiving side does with what comes out of order, each a case of its own

@@ -345,7 +345,7 @@ pub(in super::super) fn prepare_mptcp(host: &Host, two_way: bool) -> Result<(), 
         Err(Failure::Runtime(format!("ip {}: {words}", arguments.join(" "))))
     };
     ip(&["mptcp", "limits", "set", "subflow", "8", "add_addr_accepted", "8"])?;
-    // The one who calls makes paths, the other one says where to.
+    // The side that calls makes paths, the other one says where to.
     let kind: &[&str] = match host.index() {
         _ if two_way => &["subflow", "signal"],
         0 => &["subflow"],

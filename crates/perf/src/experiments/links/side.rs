@@ -33,7 +33,7 @@ pub const SIDE_COMMAND: &str = "perf-links-side";
 pub(crate) const PIECE: usize = 64 << 10;
 /// The largest write.
 pub(crate) const LARGEST: usize = 4 << 20;
-/// How many writes are under way, and how many bytes of them, of which there are at least two.
+/// How many writes are in flight, and how many bytes of them, of which there are at least two.
 const PIECES: usize = 48;
 const UNDER_WAY: usize = 24 << 20;
 /// Bytes of a call of plain TCP where no size is given.
@@ -95,7 +95,7 @@ pub(crate) enum Wake {
 }
 
 impl Wake {
-    /// How long it looks before it sleeps.
+    /// How long it polls before it sleeps.
     const fn spin(self) -> Duration {
         match self {
             Self::Poll => Duration::from_secs(3600),
@@ -191,7 +191,7 @@ impl Ends {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// Bytes of each write of RDMA, and how many are under way.
+    /// Bytes of each write of RDMA, and how many are in flight.
     fn writes(&self) -> (usize, usize) {
         let size = self.size.unwrap_or(PIECE).clamp(1, LARGEST);
         (size, (UNDER_WAY / size).clamp(2, PIECES))
@@ -447,7 +447,7 @@ fn send_writes(transport: Transport, ends: &Ends) -> Result<Account, Failure> {
     Ok(account)
 }
 
-/// Writes until the time is over, with this many under way.
+/// Writes until the time is over, with this many in flight.
 fn write_all(
     link: &Link,
     slice: Slice,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weft_command::failure::Failure;
 
-/// Bytes under way at most: more than the links and their queues hold.
+/// Bytes in flight at most: more than the links and their queues hold.
 pub(crate) const WINDOW_BYTES: usize = 3 << 20;
 
 /// How long a wait lasts that nothing ends.
@@ -38,7 +38,7 @@ pub(crate) trait Sending {
 /// The receiving end.
 pub(crate) trait Receiving {
     /// Waits for a moment, at most until messages come, and hands them over in the order that it promises. Whether the
-    /// stream goes on.
+    /// stream continues.
     fn receive(&mut self, deliver: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
 
     /// Tells the sender how many messages were taken in all.
@@ -48,7 +48,7 @@ pub(crate) trait Receiving {
     fn close(self: Box<Self>) -> Result<Option<u64>, Failure>;
 }
 
-/// Messages of `size` bytes that may be under way.
+/// Messages of `size` bytes that may be in flight.
 pub(crate) fn window(size: usize) -> u64 {
     (WINDOW_BYTES / size).clamp(16, 1024) as u64
 }

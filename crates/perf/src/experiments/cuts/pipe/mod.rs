@@ -1,7 +1,7 @@
 //! What carries messages from one process to another. All contestants differ in this alone: the messages, the window,
 //! the checks and the clock are the same code.
 //!
-//! A sender has at most [`window`](ends::window) messages under way: those that the receiver has not given back as a
+//! A sender has at most [`window`](ends::window) messages in flight: those that the receiver has not given back as a
 //! credit, a count of all that it has taken. So no message comes for which there is no room, and the queue is always
 //! full.
 

@@ -19,9 +19,9 @@ use weft_command::transport::Transport;
 
 /// Messages between two atomics.
 const MESSAGES_PER_ATOMIC: u64 = 64;
-/// Atomics that may be under way: as many as a connection usually agrees to.
+/// Atomics that may be in flight: as many as a connection usually agrees to.
 const ATOMICS: u64 = 16;
-/// Messages of credit that may be under way, and that the sender has receives for.
+/// Messages of credit that may be in flight, and that the sender has receives for.
 const CREDITS: u64 = 64;
 /// Bytes of a credit, of an atomic's result, of its counter.
 const WORD: u64 = 8;
@@ -100,7 +100,7 @@ pub(crate) struct Sender {
     connection: Connection,
     size: u64,
     window: u64,
-    /// A place for each message under way.
+    /// A place for each message in flight.
     messages: MemoryRegion,
     credits: MemoryRegion,
     /// Results of atomics.
