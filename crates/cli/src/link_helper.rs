@@ -1,4 +1,4 @@
-//! `weft link-helper`: opens packet sockets for those who have no right to.
+//! `weft link-helper`: opens packet sockets for users without the right to.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
 
-/// How often it looks for Ctrl-C.
+/// How often it checks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
 /// This many clients get a line.
 const MOST_TOLD: u64 = 1000;
 
-/// Which link, and for whom.
+/// Which link, and for which users.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Where clients come: a path for a Unix socket
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// The users who are served, by their numbers
+    /// The users that are served, by their numbers
     #[arg(long = "uid", value_name = "UID,..", required = true, value_delimiter = ',')]
     uids: Vec<u32>,
 }

@@ -51,7 +51,7 @@ enum Command {
     Info(info::Arguments),
     /// Make a network of virtual links on this machine, without root, and run programs in its hosts
     Lab(lab::Arguments),
-    /// Open packet sockets for users who have no right to, for their --link
+    /// Open packet sockets for users without the right to, for their --link
     LinkHelper(link_helper::Arguments),
     /// Measure latency, bandwidth or message rate, beside others on the same machine
     Perf(Box<perf::Arguments>),

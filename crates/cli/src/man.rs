@@ -41,7 +41,7 @@ fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
     file.write_all(closing(&rest).to_roff().as_bytes())
 }
 
-/// What stands below the options in the help. There, lines that are indented are examples, and others are text.
+/// The text below the options in the help. There, lines that are indented are examples, and others are text.
 fn closing(help: &str) -> Roff {
     let is_example = |line: &str| line.starts_with("  ");
     let mut page = Roff::new();

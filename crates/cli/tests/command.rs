@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
 /// installed.
 fn measure(test: &str, contestant: &str, extra: &[&str]) -> Option<Value> {
     let mut arguments = vec!["perf", test, "--transport", contestant, "--vs", "none", "--launches", "1", "--json", "-"];
-    // The machine may be busy with other things; only a contestant that hangs takes so long.
+    // The machine may be busy with other things; only a contestant that hangs takes this long.
     arguments.extend(["--iterations", "40", "--warmup", "4", "--timeout", "3600"]);
     arguments.extend(extra);
     let output = weft(&arguments);

@@ -1,4 +1,4 @@
-//! `weft figures` as a user runs it: tiny, to show that it measures, goes on, draws, and says what is wrong.
+//! `weft figures` as a user runs it: tiny, to show that it measures, continues, draws, and says what is wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};

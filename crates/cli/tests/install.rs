@@ -1,4 +1,4 @@
-//! `scripts/install`, into a directory of its own: every file is where its users look, and goes again.
+//! `scripts/install`, into a directory of its own: every file is where its users expect it, and is removed again.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -274,7 +274,7 @@ fn a_link_is_shaped_shown_and_outlived_by_its_lab() {
     }
     let output = runtime.lab(&["shape", "rail0", "--delay", "30ms", "--duplicate", "100%"]);
     assert_eq!(said(&output), "Link rail0 of lab lab is shaped: delay 30ms, duplicate 100 %.\n");
-    // Each of two directions takes so long, and the kernel of a host tells its own.
+    // Each of two directions takes this long, and the kernel of a host reports its own.
     let weft = env!("CARGO_BIN_EXE_weft");
     let mut server = runtime
         .command(&["exec", "1", "--", weft, "rping", "-s", "-a", "10.0.0.2", "-C", "2"])
@@ -356,7 +356,7 @@ fn move_a_file_while_rails_are_cut(test: &str, engines: &str) -> Option<String> 
         &engines,
     ]
     .concat();
-    // Who calls over a link without a carrier has no route, and calls on: it may be mended.
+    // A program that calls over a link without a carrier has no route, and continues to call: it may be mended.
     assert_eq!(runtime.lab(&["cut", "rail0", "--way", "carrier"]).status.code(), Some(0));
     let client = runtime.command(&client).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
@@ -366,7 +366,7 @@ fn move_a_file_while_rails_are_cut(test: &str, engines: &str) -> Option<String> 
     let mut cuts = 0;
     let mut stat = String::new();
     while !done.is_finished() && cuts < 200 {
-        // Who connects does so over the first rail, and must find a way.
+        // A program that connects does so over the first rail, and must find a path.
         std::thread::sleep(Duration::from_millis(if cuts == 0 { 500 } else { 50 }));
         let (rail, way) = (format!("rail{}", (cuts * 7 + 1) % 4), ways[cuts * 3 % 4]);
         let link = if matches!(way, "send" | "receive") { format!("0:{rail}") } else { rail };
@@ -439,7 +439,7 @@ fn sent_by_each(runtime: &Runtime, host: &str) -> Vec<u64> {
     rails.map(|link| link["stats64"]["tx"]["bytes"].as_u64().unwrap()).collect()
 }
 
-/// Routes name one interface for all who are in a subnet; each rail leaves by its own all the same.
+/// Routes name one interface for all hosts in a subnet; each rail leaves by its own all the same.
 #[test]
 fn rails_of_one_subnet_leave_by_their_own_interfaces() {
     let runtime = Runtime::new("subnet");
@@ -518,7 +518,7 @@ fn a_connection_goes_on_when_the_only_address_of_a_host_changes() {
     assert!(server.wait().unwrap().success());
 }
 
-/// Who calls over a link without a carrier is not turned away at once: it may be mended in time.
+/// A program that calls over a link without a carrier is not turned away at once: it may be mended in time.
 #[test]
 fn a_call_waits_for_its_link_to_be_mended() {
     let runtime = Runtime::new("mended");
@@ -530,7 +530,7 @@ fn a_call_waits_for_its_link_to_be_mended() {
     let mut server = runtime.command(&server).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
-    // The interface of the one who calls is down.
+    // The interface of the caller is down.
     assert_eq!(runtime.lab(&["cut", "1:rail0"]).status.code(), Some(0));
     let client = ["exec", "0", "--", program, "rping", "-c", "-a", "edge://10.0.0.2?rails=one", "-C", "2", "-V"];
     let client = runtime.command(&[&client[..], &["--timeout", "60"]].concat()).stderr(Stdio::piped()).spawn().unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 const FENCES: usize = 7;
 
 fn perf(arguments: &[&str]) -> Output {
-    // The machine may be busy with other things; only a test that hangs takes so long.
+    // The machine may be busy with other things; only a test that hangs takes this long.
     let common = ["--launches", "1", "--iterations", "8", "--warmup", "2", "--timeout", "3600", "--json", "-"];
     Command::new(env!("CARGO_BIN_EXE_weft"))
         .arg("perf")
@@ -152,7 +152,7 @@ fn overlap_names_who_cannot() {
     assert_eq!(targets, ["polling"]);
     assert!(text.contains("not measured: sockets") && text.contains("never answers"), "{text}");
     assert!(report["not_measured"].as_array().unwrap().len() >= 2);
-    // Of its own peers some can do nothing for a silent target, which is no mistake of who asks.
+    // Of its own peers some can do nothing for a silent target, which is no mistake of the user's.
     let alone = ["overlap", "--lab", "off", "--size", "2K", "--computation", "1", "--target", "silent"];
     assert!(!rows(&report_of(&alone).0, "overlap").is_empty());
     refused(&[&alone[..], &["--vs", "sockets"]].concat(), "never answers");

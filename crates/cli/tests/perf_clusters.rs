@@ -1,6 +1,6 @@
 //! The tests of `weft perf` across two clusters, and that of set-ups by delay, each a tiny instance: they show that it
-//! works, not how fast it is. What takes time on the way can't be faster than the delay; how much slower is the
-//! machine's matter.
+//! works, not how fast it is. What takes time in flight can't be faster than the delay; how much slower depends on the
+//! machine.
 
 use std::process::{Command, Output, Stdio};
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 fn perf(arguments: &[&str]) -> Output {
-    // The machine may be busy with other things; only a test that hangs takes so long.
+    // The machine may be busy with other things; only a test that hangs takes this long.
     let common = ["--launches", "1", "--iterations", "64", "--warmup", "2", "--timeout", "3600", "--json", "-"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     command.arg("perf").args(arguments).args(common).stdin(Stdio::null()).output().unwrap()

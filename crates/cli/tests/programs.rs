@@ -1,4 +1,4 @@
-//! `weft run` and `weft doctor` as a user runs them, with programs that stand for those of others.
+//! `weft run` and `weft doctor` as a user runs them, with programs in place of those of others.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -126,7 +126,7 @@ fn a_report_names_ranks_and_their_transport() {
         return;
     }
     let scratch = Scratch::new("report");
-    // Two processes of the command stand for ranks.
+    // Two processes of the command take the place of ranks.
     let ranks = format!(
         "PMI_RANK=5 '{WEFT}' perf latency --transport shm --vs none --launches 1 --iterations 20 --warmup 1 >&2; exit 7"
     );

@@ -29,7 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// this.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An address of a host in its own network, which looks to the other like the same network.
+/// An address of a host in its own network, which the other takes for the same network.
 fn lonely(host: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(203, 0, 113, host as u8 + 1))
 }
@@ -217,7 +217,7 @@ fn words(paths: &[IpAddr]) -> String {
     paths.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// An address as one word: who, and then each way.
+/// An address as one word: its identity, and then each path.
 fn written(address: &Address) -> String {
     format!("{},{address}", address.id)
 }

@@ -257,7 +257,7 @@ fn a_server_for_many_has_no_thread_for_each_that_says_nothing() {
         .collect();
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap().count();
     assert!(threads < SILENT / 2, "{threads} threads for {SILENT} clients");
-    // Who speaks is served meanwhile.
+    // A client that speaks is served meanwhile.
     let client = Running::start(&["rping", "-c", "-a", "127.0.0.1", "-p", &port, "-C", "3", "-V"]).end();
     assert_eq!(client.code, Some(0), "client: {}", client.text);
     drop(silent);

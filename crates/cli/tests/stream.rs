@@ -137,8 +137,8 @@ impl End {
         text
     }
 
-    /// Closes when all is acknowledged: who ends without that takes back what the link has lost or put behind. The peer
-    /// may have everything, and be gone.
+    /// Closes when all is acknowledged: a process that ends without that takes back what the link has lost or put
+    /// behind. The peer may have everything, and be gone.
     fn close(&self) {
         let _ = self.queue_pair.disconnect(PATIENCE);
     }
@@ -263,7 +263,7 @@ fn go(lab: &Lab, own: IpAddr, kernel: IpAddr) {
     }
 }
 
-/// The same servers, called by who fails and breaks off.
+/// The same servers, called by a client that fails and breaks off.
 fn fail_with(lab: &Lab, own: IpAddr, kernel: IpAddr) {
     let at = |address, server: &Running| SocketAddr::new(address, server.port().parse().unwrap());
     for (serves, address) in [("serves", own), ("kernel-serves", kernel)] {

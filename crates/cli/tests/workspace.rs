@@ -4,7 +4,7 @@
 //!   (`docs/architecture.md`);
 //! - `weft-nic` names neither an operating system nor an emulated network;
 //! - only tests use `weft-testing`, and what it has for them is not written again elsewhere;
-//! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code;
+//! - `#![forbid(unsafe_code)]` is in every crate but those that exist for unsafe code;
 //! - every crate from outside has its reason in `docs/dependencies.md`;
 //! - no line of Rust is wider than [`COLUMNS`], comments and strings included, which rustfmt leaves as they are;
 //! - the command itself stays below [`COMMAND_LINES`];
@@ -40,7 +40,7 @@ const LEVELS: [&[&str]; 9] = [
     &["weft-cli"],
 ];
 
-/// Pairs that the levels would allow: who may not use whom, and why.
+/// Pairs that the levels would allow: which crate may not use which, and why.
 const APART: [(&str, &str, &str); 2] = [
     (
         "weft-nic",

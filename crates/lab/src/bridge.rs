@@ -92,7 +92,7 @@ struct Bridge {
     lateness: LatenessLog,
     /// The latest time that the links got: none of them gets an earlier one.
     told: Time,
-    /// When packets should have gone on that go now.
+    /// When packets that leave now should have left.
     due: Vec<Time>,
 }
 
@@ -161,7 +161,7 @@ impl Orders {
 }
 
 impl Bridge {
-    /// From now on these are the ports. Frames under way in those that stay are not lost.
+    /// From now on these are the ports. Frames in flight in those that stay are not lost.
     fn set_ports(&mut self, plans: Vec<PortPlan>) -> io::Result<()> {
         let mut old = std::mem::take(&mut self.ports);
         self.addresses.clear();

@@ -136,7 +136,7 @@ pub fn check_name(name: &str) -> Result<(), LabError> {
     Err(LabError::Clusters(words))
 }
 
-/// Over which link a cluster reaches each other one first: the way with the least delay, and of those the one with the
+/// Over which link a cluster reaches each other one first: the path with the least delay, and of those the one with the
 /// fewest links. `None`: itself, or one that cannot be reached.
 pub(crate) fn next_hops(clusters: usize, wan: &[WanLink], from: usize) -> Vec<Option<usize>> {
     let mut first = vec![None; clusters];
@@ -186,7 +186,7 @@ mod tests {
         let wan = [link([0, 1], 50), link([0, 2], 10), link([2, 1], 10)];
         assert_eq!(next_hops(3, &wan, 0), [None, Some(1), Some(1)]);
         assert_eq!(next_hops(3, &wan, 1), [Some(2), None, Some(2)]);
-        // Of ways that take equally long the one with fewer links.
+        // Of paths that take equally long the one with fewer links.
         let wan = [link([0, 1], 20), link([0, 2], 10), link([2, 1], 10)];
         assert_eq!(next_hops(3, &wan, 0), [None, Some(0), Some(1)]);
     }

@@ -95,7 +95,7 @@ impl WanCut {
 pub(crate) struct Mending {
     /// What leaves there.
     pub(crate) limit: Option<Limit>,
-    /// Lines for `ip -batch`: the ways that the kernel forgets with an interface that goes down.
+    /// Lines for `ip -batch`: the routes that the kernel forgets with an interface that goes down.
     pub(crate) ways: String,
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn commands(
         Step::Down => Commands { ip: format!("link set {interface} down\n"), tc: String::new() },
         Step::Drop => Commands { ip: String::new(), tc: format!("qdisc replace dev {interface} root blackhole\n") },
         Step::Mend => Commands {
-            // The kernel has forgotten the ways over an interface that went down, and its addresses of IPv6.
+            // The kernel has forgotten the routes over an interface that went down, and its addresses of IPv6.
             ip: format!("link set {interface} up\n")
                 + &host.map_or_else(String::new, |host| {
                     let rail = &hosts[host].rails()[rail];

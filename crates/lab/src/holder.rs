@@ -128,7 +128,7 @@ impl Holder {
         let routes = if role.routes { "1" } else { "" };
         command.env("LAB_NAME", &role.name).env("LAB_HOSTS", &role.hosts).env("LAB_ROUTES", routes);
         command.args(["--net", "--"]).arg(&tools.sh).args(["-c", SCRIPT, "weft-lab"]).args(plan.congestion_controls());
-        // In a process group of its own: Ctrl-C in a terminal reaches who uses the lab, and the lab goes after that.
+        // In a process group of its own: Ctrl-C in a terminal reaches the user of the lab, and the lab goes after that.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().map(Shell).map(Starting).map_err(LabError::while_doing("cannot start unshare"))
     }
@@ -175,7 +175,7 @@ impl Shell {
         loop {
             match self.0.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
-                // By a signal: who killed it did not let it see to its namespace.
+                // By a signal: it could not clear its namespace.
                 Ok(Some(status)) if status.code().is_none() => return Err(LabError::Lost(self.0.id())),
                 Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(2)),
                 _ => break,

@@ -38,7 +38,7 @@ impl LatenessLog {
         Self(Histogram::new_with_bounds(1, longest, DIGITS).expect("the bounds and the digits are in their limits"))
     }
 
-    /// One more, which went on this much later than it should have.
+    /// One more, which was forwarded this much later than it should have been.
     pub fn record(&mut self, late: Duration) {
         self.0.saturating_record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
     }

@@ -101,7 +101,7 @@ pub(crate) fn configure(queue: u16, configuration: Configuration) -> [Vec<u8>; 2
     [bind, like]
 }
 
-/// Appends a verdict: whether a packet goes on, and with which bytes if not with its own.
+/// Appends a verdict: whether a packet is forwarded, and with which bytes if not with its own.
 pub(crate) fn verdict(to: &mut Vec<u8>, queue: u16, id: u32, goes_on: bool, changed: Option<&[u8]>) {
     message(to, VERDICT, REQUEST, queue, |bytes| {
         let mut header = [0; 8];

@@ -104,7 +104,7 @@ pub struct QueuedPacket<'a> {
 #[derive(Debug)]
 pub struct KeptPacket {
     queue: u16,
-    /// None: it has gone on, or is a copy.
+    /// None: it was forwarded, or is a copy.
     id: Option<u32>,
     dropped: Rc<RefCell<Vec<(u16, u32)>>>,
 }
@@ -177,7 +177,7 @@ impl PacketQueues {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // ENOBUFS: packets were lost on the way here.
+                // ENOBUFS: packets were lost before they came here.
                 Err(error) if error.raw_os_error() == Some(105) => {
                     self.overruns += 1;
                     continue;

@@ -26,12 +26,12 @@ impl Process {
     }
 }
 
-/// The start time in a line of `/proc/PID/stat`, unless the process has ended. The program's name stands in parentheses
-/// and may contain any character.
+/// The start time in a line of `/proc/PID/stat`, unless the process has ended. The program's name is in parentheses and
+/// may contain any character.
 fn started(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
-    // That was field 3; 18 further fields stand before field 22.
+    // That was field 3; 18 further fields come before field 22.
     let started = fields.nth(18)?.parse().ok()?;
     (!matches!(state, "Z" | "X")).then_some(started)
 }

@@ -15,7 +15,7 @@ const TIMER_SLACK_NS: u64 = 1;
 const POLLS_FOR: Duration = Duration::from_micros(80);
 
 /// A poll takes a microsecond or two. One that takes this long has perhaps lost the processor to another thread; or an
-/// interrupt came, or the host of a virtual machine took the processor, and polling goes on.
+/// interrupt came, or the host of a virtual machine took the processor, and polling continues.
 const LONG_POLL: Duration = Duration::from_micros(40);
 
 /// For how long nothing is polled after that.

@@ -83,7 +83,7 @@ impl RingPort {
         self.refused
     }
 
-    /// Takes the error of an interface that went down, which stands until then. It comes up again by itself.
+    /// Takes the error of an interface that went down, which is pending until then. It comes up again by itself.
     pub fn clear_error(&self) {
         // That an interface is down is what a cut link is like.
         let _ = self.ring.take_error();

@@ -43,11 +43,11 @@ impl Lab {
     /// Shapes a link from now on, in place of how it was shaped before: a rail once for whatever crosses it, in both
     /// directions; one host's cable in both directions too. `program` is what is started for it, if it does not run.
     ///
-    /// The first shape takes the rail from the kernel's bridge; what is under way then is lost. Two hosts that are
+    /// The first shape takes the rail from the kernel's bridge; what is in flight then is lost. Two hosts that are
     /// joined directly get a switch then ([`Plan::switch`](crate::Plan::switch) has it from the start): all their
     /// interfaces are made anew, with the same names, addresses and cuts, but other numbers and hardware addresses.
     ///
-    /// Packets are carried as [`Plan::carrier`](crate::Plan::carrier) says. What is under way when the carrier changes
+    /// Packets are carried as [`Plan::carrier`](crate::Plan::carrier) says. What is in flight when the carrier changes
     /// is lost.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Lab {
     }
 
     /// What a link between clusters does to packets from now on, there and back, on each rail. `program` is what is
-    /// started for it, if it does not run. The first time, what is under way on the link is lost.
+    /// started for it, if it does not run. The first time, what is in flight on the link is lost.
     ///
     /// # Errors
     /// The plan has no such link, or a shape is out of its limits; the carrier that is wanted can't do it; the programs
@@ -113,7 +113,7 @@ impl Lab {
         plan.map_or_else(Default::default, |plan| [plan.from_host, plan.to_host])
     }
 
-    /// By what the packets of a rail are carried; `None`: it is not shaped, the kernel's own way.
+    /// By what the packets of a rail are carried; `None`: it is not shaped, the kernel itself carries them.
     pub fn carrier(&self, rail: usize) -> Option<Carrier> {
         self.ports.get(&(rail, 0)).map(|plan| plan.carrier)
     }
@@ -214,7 +214,7 @@ impl Lab {
         self.set_proxies(switch, all, true)?;
         let stations: Vec<_> = all.iter().map(|at| at.station.clone()).collect();
         let each = |lines: fn(&Station) -> String| stations.iter().map(lines).collect::<String>();
-        // Through a port that is down there is no way. It has one when it is mended.
+        // Through a port that is down there is no path. It has one when it is mended.
         let up = all.iter().filter(|at| !at.is_cut(1, Step::Down));
         let ways: String = up.map(|at| at.station.ways(&stations)).collect();
         let rules = each(|station| station.rule("add"));

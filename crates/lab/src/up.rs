@@ -299,7 +299,7 @@ impl Lab {
         gateways.map(|(cluster, holder)| Gateway { cluster, place: holder.process() }).collect()
     }
 
-    /// The gateways of clusters, the links between them, and the ways there.
+    /// The gateways of clusters, the links between them, and the routes there.
     fn build_gateways(&self, has_ipv6: bool) -> Result<(), LabError> {
         let gateways = self.gateways();
         let Some(switch) = self.switch().filter(|_| !gateways.is_empty()) else { return Ok(()) };

@@ -14,7 +14,7 @@ pub(crate) const GATEWAY: usize = 254;
 /// The second part of the addresses of links between clusters is the rail's and this.
 const FAR: u8 = 128;
 
-/// A cluster's way out.
+/// A cluster's gateway.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gateway {
     /// Which cluster's.

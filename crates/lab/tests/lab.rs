@@ -16,7 +16,7 @@ use weft_lab::{
 /// Nothing here takes this long; a wait without result fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a link must be silent to be taken for cut. A slow machine may make one that passes look cut, so what has to
+/// How long a link must be silent to be taken for cut. A slow machine may make one that passes seem cut, so what has to
 /// come is waited for with `PATIENCE` instead.
 const LISTENING: Duration = Duration::from_millis(200);
 
@@ -316,7 +316,7 @@ fn hosts_have_the_congestion_control_that_was_asked_for() {
     let told = |host: &Host| {
         let text = |command: &mut std::process::Command| String::from_utf8(command.output().unwrap().stdout).unwrap();
         let ways = text(host.command("ip").args(["route", "show"]));
-        // A way that names none has the namespace's.
+        // A route that names none has the namespace's.
         let named = ways.split_once("congctl ").map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned());
         let of_all = || text(host.command("cat").arg("/proc/sys/net/ipv4/tcp_congestion_control"));
         named.unwrap_or_else(of_all).trim().to_owned()
@@ -402,7 +402,7 @@ fn nothing_is_left_of_a_lab_whose_process_was_killed() {
     await_end(&processes);
 }
 
-/// Two clusters of two hosts each, with so long a way between them in each direction.
+/// Two clusters of two hosts each, with a link of this delay between them in each direction.
 fn two_clusters(delay: Duration) -> Plan {
     let shape = Shape { delay, ..Shape::default() };
     let clusters = Cluster::usual(2, 2);
@@ -434,7 +434,7 @@ fn clusters_are_routed_to_each_other_on_each_rail_and_are_as_far_apart_as_was_sa
     // A byte there and its echo cannot be faster; a slow machine makes them slower.
     let seconds = transfer(lab.host(0), lab.host(2), lab.host(2).address(0), 1);
     assert!(seconds >= 2.0 * far.as_secs_f64(), "{seconds} s");
-    // A rail that is shaped is so in each cluster, and the ways between them stay.
+    // A rail that is shaped is so in each cluster, and the routes between them stay.
     lab.shape(RAIL, &Shape { duplicate_millionths: 100_000, ..Shape::default() }, &bridge_program()).unwrap();
     transfer(lab.host(0), lab.host(3), lab.host(3).address(0), 100_000);
     transfer(lab.host(0), lab.host(1), lab.host(1).address(0), 100_000);
@@ -595,7 +595,7 @@ fn a_process_with_a_role() {
     }
 }
 
-/// What stands at a place of what is sent: a lost, doubled or swapped piece shows.
+/// The byte at a place of what is sent: a lost, doubled or swapped piece shows.
 fn pattern(at: usize) -> u8 {
     (at % 251 + at / 65_521) as u8
 }
@@ -628,7 +628,7 @@ fn hear(address: IpAddr, wait: Duration) {
     println!("role: {}", if heard { "heard" } else { "silence" });
 }
 
-/// Sends datagrams until it is killed. That there is no way is as good as being lost.
+/// Sends datagrams until it is killed. A missing route counts as a loss.
 fn say(target: SocketAddr) {
     let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
     let _ = socket.send_to(b"here", target);
@@ -689,7 +689,7 @@ fn parent() {
         let mut command = host.command("sleep");
         command.arg("300").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let program = command.spawn().unwrap().id();
-        // Before that it is on its way into the host, where the holder does not see it yet.
+        // Before that it is entering the host, where the holder does not see it yet.
         await_program(program, "sleep");
         ids.extend([host.holder().id, program]);
     }

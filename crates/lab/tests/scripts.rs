@@ -24,7 +24,7 @@ const ROLE: &str = "WEFT_LAB_ROLE";
 const AT_ONE_TIME: usize = 6;
 /// A script has failed when it has done so that often while this process was let run.
 const FAILURES: usize = 3;
-/// So often it is tried.
+/// How often it is tried.
 const TRIES: usize = 12;
 /// With a longer stall, a time in a script cannot be distinguished from that of a busy machine.
 const STALL: Duration = Duration::from_millis(6);

@@ -124,7 +124,7 @@ impl Weft {
         assert_eq!(connection.received(), StreamPosition(total as u64));
         assert!(self.came == bytes, "what comes back is something else");
         say(&format!("done: {:?}", connection.counters()));
-        // Who closed first waits for what may be lost of the end.
+        // The side that closed first waits for what may be lost of the end.
         self.until(|weft| matches!(weft.connection.as_ref().unwrap().state(), State::TimeWait | State::Closed));
         let ended = Instant::now();
         self.until(|_| ended.elapsed() > Duration::from_millis(500));

@@ -35,7 +35,7 @@ fn lab() -> Option<Lab> {
         };
     let shape = Shape {
         rate: Some("100M".parse().unwrap()),
-        // More than is on the way at once: nothing is dropped.
+        // More than is in flight at once: nothing is dropped.
         queue_bytes: Some(4_000_000),
         delay: Duration::from_millis(1),
         ..Shape::default()
@@ -85,7 +85,7 @@ fn kernel_sends(remote: SocketAddr) {
     say(&format!("{}", began.elapsed().as_millis()));
 }
 
-/// The same by Weft's own TCP; says the milliseconds, the segments that were sent and sent again, and the trains.
+/// The same by Weft's own TCP; prints the milliseconds, the segments that were sent and retransmitted, and the trains.
 fn sends(remote: SocketAddr) {
     let registry = Registry::new(77, Limits::default());
     let mut network = LinkNetwork::with_link(registry, "rail0=10.0.0.77/24".parse().unwrap()).unwrap();
@@ -148,8 +148,8 @@ fn taker(lab: &Lab) -> (Worker, SocketAddr) {
     (taker, remote)
 }
 
-/// What is sent again is counted, not the time, which is the machine's. Frames of many segments would all vanish, and
-/// every segment would go again, one for each time-out.
+/// What is retransmitted is counted, not the time, which is the machine's. Frames of many segments would all vanish,
+/// and every segment would be retransmitted, one for each time-out.
 #[test]
 fn a_shaped_rail_carries_own_tcp_as_it_carries_the_kernel_s() {
     let Some(lab) = lab() else { return };

@@ -49,7 +49,7 @@ pub(super) struct Cable {
     pub(super) from_host: Shape,
     /// What happens to those that go there.
     pub(super) to_host: Shape,
-    /// By what packets are carried; `None`: the kernel's own way.
+    /// By what packets are carried; `None`: the kernel itself.
     pub(super) carrier: Option<Carrier>,
 }
 

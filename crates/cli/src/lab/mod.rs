@@ -204,7 +204,7 @@ enum Command {
     Rsh {
         #[command(flatten)]
         lab: Lab,
-        /// Options that are passed over, the host, and a command line
+        /// Options that are ignored, the host, and a command line
         #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },

@@ -1,7 +1,7 @@
 //! `weft lab mpiexec`: an MPI library's launcher, with ranks in the hosts of a lab.
 //!
 //! The launcher runs in the first of the hosts, and starts its helpers in the others by a script that takes the place
-//! of ssh. That, and the provider under the name that libfabric looks for, are in a directory beside the lab's file.
+//! of ssh. That, and the provider under the name that libfabric searches for, are in a directory beside the lab's file.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};

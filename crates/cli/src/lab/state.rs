@@ -184,8 +184,8 @@ fn all_in(directory: &Path) -> Result<Vec<State>, Failure> {
     Ok(labs)
 }
 
-/// Removes what MPI's launchers had of a lab, its keeper's socket and what was written down of it, in this order: who
-/// finds no lab finds nothing of it.
+/// Removes what MPI's launchers had of a lab, its keeper's socket and what was written down of it, in this order: a
+/// process that finds no lab finds nothing of it.
 pub(super) fn forget(path: &Path) -> Result<(), Failure> {
     let mpi = path.with_extension(MPI_SUFFIX);
     fs::remove_dir_all(&mpi).or_else(gone).map_err(Failure::while_doing(mpi.display()))?;

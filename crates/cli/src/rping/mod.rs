@@ -17,7 +17,7 @@ use weft_command::interrupt::Interrupt;
 
 pub(crate) use arguments::Arguments;
 
-/// One read is under way at a time, in each direction, as rping has it.
+/// One read is in flight at a time, in each direction, as rping has it.
 const DEPTHS: Depths = Depths { ird: 1, ord: 1 };
 
 /// Runs the command.

@@ -10,7 +10,7 @@ use super::rails;
 
 #[derive(Serialize)]
 struct Page<'a> {
-    /// Seconds since the look before; null at the first one.
+    /// Seconds since the reading before; null at the first one.
     seconds: Option<f64>,
     nics: Vec<Nic<'a>>,
     skipped: Vec<Passed>,
@@ -24,7 +24,7 @@ struct Nic<'a> {
     title: &'a str,
     /// Sums over all engines.
     counters: BTreeMap<&'a str, u64>,
-    /// What each has grown by per second since the look before; null where there was none.
+    /// What each has grown by per second since the reading before; null where there was none.
     per_second: Option<BTreeMap<&'a str, f64>>,
     engines: Vec<BTreeMap<&'a str, u64>>,
     /// Of connections over Edge.

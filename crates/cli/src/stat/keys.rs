@@ -54,7 +54,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// `None`: standard input is no terminal, or not this job's: who is in the background is stopped for changing or
+    /// `None`: standard input is no terminal, or not this job's: a process in the background is stopped for changing or
     /// reading it (SIGTTOU, SIGTTIN).
     pub(super) fn of_standard_input() -> Option<Self> {
         let input = io::stdin();
@@ -94,7 +94,7 @@ fn is_foreground() -> bool {
     tcgetpgrp(io::stdin()) == Ok(getpgrp())
 }
 
-/// What these bytes ask for; others are passed over.
+/// The keys in these bytes; others are ignored.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut found = Vec::new();
     while !bytes.is_empty() {

@@ -57,14 +57,14 @@ fn processes(nics: &[Snapshot]) -> Vec<u32> {
     pids
 }
 
-/// A look, and the one before it if there is one.
+/// A reading, and the one before it if there is one.
 pub(super) struct Changes<'a> {
     before: Option<&'a Look>,
     now: &'a Look,
 }
 
 impl<'a> Changes<'a> {
-    /// A first look: there are no rates.
+    /// A first reading: there are no rates.
     pub(super) const fn of_one(now: &'a Look) -> Self {
         Self { before: None, now }
     }
@@ -89,14 +89,14 @@ impl<'a> Changes<'a> {
         &self.now.skipped
     }
 
-    /// A line for each file that was passed over.
+    /// A line for each file that was skipped.
     pub(super) fn complaints(&self) -> String {
         let line = |skipped: &Skipped| format!("passed over {}: {}\n", skipped.path.display(), skipped.reason);
         self.skipped().iter().map(line).collect()
     }
 }
 
-/// One NIC, with what it was at the look before if it was there.
+/// One NIC, with its values at the reading before if it was there.
 #[derive(Clone, Copy)]
 pub(super) struct Change<'a> {
     pub(super) nic: &'a Snapshot,

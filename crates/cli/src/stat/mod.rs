@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Seconds between two looks.
+/// Seconds between two readings.
 fn interval(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),

@@ -11,7 +11,7 @@ use super::look::Change;
 use weft_command::amount::{Unit, bits_per_second, share};
 use weft_command::table::{Align, Table};
 
-/// A rail, as it was at a look, with what it was at the one before.
+/// A rail, as it was at a reading, with its values at the one before.
 struct Rail {
     now: RailReport,
     before: Option<RailReport>,
@@ -70,7 +70,7 @@ fn rails(change: Change<'_>) -> Vec<Rail> {
 }
 
 impl Rail {
-    /// Bytes out and in, per second since the look before.
+    /// Bytes out and in, per second since the reading before.
     fn per_second(&self, change: Change<'_>) -> Option<(f64, f64)> {
         let (before, time) = (self.before.as_ref()?, change.before?.1);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / time.as_secs_f64();

@@ -17,7 +17,7 @@ fn nic(pid: u32, counters: &[(&str, &[u64])]) -> Snapshot {
     }
 }
 
-/// Two looks, two seconds apart.
+/// Two readings, two seconds apart.
 fn looks(before: Vec<Snapshot>, now: Vec<Snapshot>) -> (Look, Look) {
     let at = Instant::now();
     (Look::made_up(at, before), Look::made_up(at + Duration::from_secs(2), now))

@@ -55,7 +55,7 @@ pub(super) struct Arguments {
     /// How much earlier the second program is started
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0.2")]
     head_start: Duration,
-    /// How long the second program may go on when the first has ended
+    /// How long the second program may run on when the first has ended
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "1")]
     linger: Duration,
     /// Write what was carried, and how late, to standard output as JSON

@@ -28,7 +28,7 @@ const AT_ONCE: Duration = Duration::from_millis(15);
 const SILENCE: Duration = Duration::from_millis(4);
 /// Timers may fire this much earlier and later: some ticks of the slowest clock that is usual, and an eighth.
 const SLACK: Duration = Duration::from_millis(20);
-/// How long one look lasts; what is longer is a stall.
+/// How long one poll lasts; what is longer is a stall.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A kernel that leaves out what would blur the picture: limits of answers, compressed acknowledgements, what it

@@ -79,7 +79,7 @@ fn too_big(frame: &[u8], own: Ipv6Addr, victim: Ipv6Addr, hardware: [u8; 6], mtu
     icmp(frame, own, victim, hardware, body)
 }
 
-/// A message to who has sent the frame, with its checksum.
+/// A message to the sender of the frame, with its checksum.
 fn icmp(frame: &[u8], own: Ipv6Addr, victim: Ipv6Addr, hardware: [u8; 6], mut body: Vec<u8>) -> Vec<u8> {
     let length = body.len() as u32;
     let pseudo = [&own.octets()[..], &victim.octets(), &length.to_be_bytes(), &[0, 0, 0, 58], &body].concat();
