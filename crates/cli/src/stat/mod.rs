@@ -39,10 +39,10 @@ their counters, in place of $XDG_RUNTIME_DIR/weft and /tmp/weft-UID.";
 pub(crate) struct Arguments {
     /// Show every counter of this process's NICs; without it, a line for each NIC of all processes
     pid: Option<u32>,
-    /// Look again so often until Ctrl-C, and show rates; a PID stands before it
+    /// Read again at this interval until Ctrl-C, and show rates; a PID comes before it
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = interval)]
     watch: Option<Duration>,
-    /// Print JSON, for programs; with --watch one line for each look
+    /// Print JSON, for programs; with --watch one line for each reading
     #[arg(long)]
     json: bool,
 }
