@@ -51,7 +51,7 @@ impl Error for SetupError {}
 /// A start that was refused; the machine is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {
-    /// The last operation still goes on.
+    /// The last operation is still in progress.
     Active,
     /// As many values were given as the operation does not take.
     Length {
@@ -78,7 +78,7 @@ impl Error for StartError {}
 pub enum PeerError {
     /// It belongs to an operation that is over, or to one that its sender cannot be in yet.
     Sequence {
-        /// The operation that goes on here, or comes next.
+        /// The operation that is in progress here, or comes next.
         here: u32,
         /// The operation that the message names.
         found: u32,
@@ -92,9 +92,9 @@ pub enum PeerError {
     },
     /// In this round another rank sends to this one.
     Sender {
-        /// Who sends in this round.
+        /// The rank that sends in this round.
         expected: usize,
-        /// Who sent.
+        /// The rank that sent.
         found: usize,
     },
     /// It has more or fewer values than the round moves.

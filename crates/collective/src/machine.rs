@@ -20,13 +20,13 @@ pub struct Transmit<'a> {
 ///
 /// To use it: [`start`](Self::start), then [`poll_transmit`](Self::poll_transmit) until it gives nothing, and again
 /// after each message that was given to [`handle`](Self::handle). When [`is_active`](Self::is_active) is false the
-/// result is in [`result`](Self::result). There is no time limit inside: who has one names
+/// result is in [`result`](Self::result). There is no time limit inside: a caller that has one names
 /// [`waiting_for`](Self::waiting_for) when it ends.
 #[derive(Debug)]
 pub struct Collective {
     plan: Plan,
     rank: usize,
-    /// The operation that goes on, or comes next.
+    /// The operation that is in progress, or comes next.
     sequence: u32,
     active: bool,
     /// Rounds whose message was handed out, and rounds whose message was taken in.
@@ -74,7 +74,7 @@ impl Collective {
         Ok(Self { plan, rank, sequence: 0, active: false, sent: 0, taken: 0, values, arrived })
     }
 
-    /// Whether an operation goes on.
+    /// Whether an operation is in progress.
     pub fn is_active(&self) -> bool {
         self.active
     }
@@ -84,7 +84,7 @@ impl Collective {
         self.sequence
     }
 
-    /// What the last operation gave. `None` while one goes on; zeros before the first.
+    /// What the last operation gave. `None` while one is in progress; zeros before the first.
     pub fn result(&self) -> Option<&[u64]> {
         (!self.active).then(|| &self.values[self.plan.gives.clone()])
     }
@@ -99,7 +99,7 @@ impl Collective {
     /// Begins the next operation with this rank's values.
     ///
     /// # Errors
-    /// When the last one goes on, or the number of values is not what the operation takes.
+    /// When the last one is in progress, or the number of values is not what the operation takes.
     pub fn start(&mut self, values: &[u64]) -> Result<(), StartError> {
         if self.active {
             return Err(StartError::Active);

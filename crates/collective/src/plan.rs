@@ -1,4 +1,4 @@
-//! Who sends what to whom in each round.
+//! Which rank sends what to which in each round.
 
 use std::ops::Range;
 
@@ -78,7 +78,7 @@ pub enum Shape {
     #[default]
     Rounds,
     /// Up a tree and down again: `2 (ranks - 1)` messages in all, and most ranks wait once. Cheapest where ranks share
-    /// processors, for whom each wait is a change of threads.
+    /// processors: each wait is a change of threads there.
     Tree {
         /// The most children of a rank, at least one.
         fan: usize,
@@ -255,7 +255,7 @@ impl Tree {
         }
     }
 
-    /// Children's blocks come in, all that is below goes up, what is of all comes down and goes on to the children.
+    /// Children's blocks come in, all that is below goes up, what is of all comes down and is passed to the children.
     fn rounds(&self, kind: Kind, block: usize) -> Vec<Round> {
         let of = |ranks: &Range<usize>| ranks.start * block..ranks.end * block;
         let everything = || match kind {

@@ -29,16 +29,16 @@ pub const LONGEST_MESSAGE: usize = 4096;
 /// Receives that wait for messages.
 const RECEIVES: u32 = 8;
 
-/// Work requests that may be under way.
+/// Work requests that may be in flight.
 const SENDS: u32 = 64;
 
 /// How long a peer is waited for if the command line does not say.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a wait looks for Ctrl-C.
+/// How often a wait checks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// And how many turns a wait that never sleeps makes before it looks.
+/// And how many turns a wait that never sleeps makes before it checks.
 const GLANCE_TURNS: u32 = 4096;
 
 /// How long a rejection may take to go out.
@@ -61,13 +61,13 @@ pub struct StreamOptions {
     /// MPA revision: of the request of a client, the highest that a server answers
     #[arg(long, value_name = "0|1|2", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=2))]
     pub revision: u8,
-    /// Give up when the peer has not answered for so long
+    /// Give up when the peer has not answered for this long
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub timeout: Duration,
     /// Plain iWARP: say nothing in the private data that only Weft understands
     #[arg(long)]
     pub plain: bool,
-    /// Who runs the event loop [default: the library's; thread when the split needs it]
+    /// The thread that runs the event loop [default: the library's; thread when the split needs it]
     #[arg(long, value_enum)]
     pub progress: Option<Progress>,
     /// Which stages of the iWARP path run on the calling thread, which on the NIC's
@@ -78,14 +78,13 @@ pub struct StreamOptions {
     pub engines: usize,
     /// Have addresses of your own on an interface, such as eth0=10.0.0.9/24,fd00::9/64; iWARP goes there by Weft's own
     /// TCP, Edge in frames of its own (needs CAP_NET_RAW). Or some ports of the host's own address, for iWARP:
-    /// eth0=host:40000-40099 (needs CAP_NET_ADMIN too). Behind either a router to who is not on the link:
-    /// ,via=10.0.0.1
+    /// eth0=host:40000-40099 (needs CAP_NET_ADMIN too). Behind either a router to hosts beyond the link: ,via=10.0.0.1
     #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..[,via=ROUTER][@/HELPER]")]
     pub link: Option<LinkSettings>,
     /// Over which interfaces Edge goes, if an address says so.
     #[arg(skip)]
     pub rails: Option<Rails>,
-    /// How long a waiting thread looks before it sleeps, if not as the library says.
+    /// How long a waiting thread polls before it sleeps, if not as the library says.
     #[arg(skip)]
     pub spin: Option<Duration>,
     /// What becomes of what comes out of order over Edge.
@@ -154,12 +153,12 @@ pub fn announce(listener: &Listener) {
     complain(format_args!("listening on {}", listener.local_address()));
 }
 
-/// How many reads a side answers, and has under way, at a time.
+/// How many reads a side answers, and has in flight, at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Depths {
     /// RDMA Reads of the peer that are answered at once.
     pub ird: u16,
-    /// RDMA Reads of this side that may be under way.
+    /// RDMA Reads of this side that may be in flight.
     pub ord: u16,
 }
 
@@ -275,8 +274,7 @@ impl Endpoint {
         }
     }
 
-    /// Waits for the end of a start-up, and looks for Ctrl-C meanwhile. Whether it came in time is for the next to
-    /// tell.
+    /// Waits for the end of a start-up, and checks for Ctrl-C meanwhile. The next step finds whether it came in time.
     fn glance_until_connected(&self, queue_pair: &QueuePair) -> Result<(), Failure> {
         let until = Instant::now() + self.options.timeout;
         while queue_pair.state() == State::Connecting && Instant::now() < until {
@@ -524,7 +522,7 @@ impl Link {
     }
 }
 
-/// Why a connection does not go on.
+/// Why a connection does not continue.
 #[derive(Debug)]
 pub enum LinkError {
     /// The peer closed it in order.

@@ -15,8 +15,8 @@ pub enum Failure {
     Runtime(String),
     /// Ctrl-C, or SIGTERM. Exit code 130.
     Interrupted,
-    /// Who read standard output reads no more. Exit code 141, as a shell says of a program that SIGPIPE has ended; not
-    /// a word is lost on it.
+    /// The reader of standard output reads no more. Exit code 141, as a shell says of a program that SIGPIPE has ended;
+    /// there is no message.
     Unread,
     /// A program that was run has ended with this code, which is this one's; it has said itself what was wrong.
     Exited(u8),

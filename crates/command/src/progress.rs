@@ -1,11 +1,11 @@
-//! Who does the work of the iWARP path, as commands take it on their command line.
+//! Which thread does the work of the iWARP path, as commands take it on their command line.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use weft::verbs;
 use weft::verbs::laboratory::{self, Coupling, Laboratory};
 
-/// Who runs the event loop.
+/// The thread that runs the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Progress {

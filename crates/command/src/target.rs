@@ -9,7 +9,7 @@ use crate::connection::StreamOptions;
 use crate::failure::Failure;
 use crate::transport::Transport;
 
-/// Where to listen, or whom to call, and how.
+/// Where to listen, or what to call, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(PeerAddress);
 

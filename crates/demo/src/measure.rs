@@ -15,14 +15,14 @@ use weft_command::failure::Failure;
 /// How often each measurement is made.
 const TURNS: usize = 3;
 
-/// Messages under way in the bandwidth tests.
+/// Messages in flight in the bandwidth tests.
 const DEPTH: usize = 8;
 
 /// Bytes of a write, and of a read, of plain TCP.
 const TCP_WRITE_BYTES: usize = 256 << 10;
 pub(crate) const TCP_READ_BYTES: usize = 256 << 10;
 
-/// How long TCP may stand still.
+/// How long TCP may stall.
 const TCP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Medians. Latencies are halves of a round trip, in microseconds; rates are in 10^9 bytes per second.

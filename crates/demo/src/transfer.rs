@@ -17,7 +17,7 @@ use weft_command::output::complain;
 /// Bytes of a work request.
 const PIECE: u64 = 1 << 20;
 
-/// Work requests under way.
+/// Work requests in flight.
 const DEPTH: usize = 16;
 
 /// What is in a buffer before something comes: not zero, so that it shows.

@@ -14,7 +14,7 @@ impl Chance {
     /// Each time.
     pub const ALWAYS: Self = Self(MILLION);
 
-    /// So often of a million times; more is always.
+    /// This often of a million times; more is always.
     #[must_use]
     pub const fn per_million(times: u32) -> Self {
         Self(if times < MILLION { times } else { MILLION })
@@ -29,7 +29,7 @@ impl Chance {
         }
     }
 
-    /// So often of a hundred times.
+    /// This often of a hundred times.
     #[must_use]
     pub const fn percent(percent: u32) -> Self {
         Self::per_million(percent.saturating_mul(MILLION / 100))
@@ -47,7 +47,7 @@ impl Chance {
     }
 }
 
-/// Which packets are lost on the way.
+/// Which packets are lost in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
     /// None.

@@ -50,7 +50,7 @@ impl Control {
         if !is_late {
             return false;
         }
-        // Where it has just dropped, it goes on at about that rate.
+        // Where it has just dropped, it continues at about that rate.
         let lately = self.count.saturating_sub(self.last_count);
         let goes_on = lately > 1 && now.since(self.drop_next) < settings.interval * 16;
         self.count = if goes_on { lately } else { 1 };

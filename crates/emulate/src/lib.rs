@@ -10,8 +10,8 @@
 //! let it go ([`Link::deliver_timed`]), not at which it was polled. So lateness does not add up along a chain, and the
 //! fate of a packet depends on when it was sent and on nothing that the machine does meanwhile.
 //!
-//! A link gives out the packets that went in. What cuts packets or joins them on the way (a middlebox) would stand
-//! between two links.
+//! A link gives out the packets that went in. What cuts packets or joins them in flight (a middlebox) would be between
+//! two links.
 #![forbid(unsafe_code)]
 
 mod chance;

@@ -18,7 +18,7 @@ const FLIPS: usize = 4;
 /// A packet on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet<T> {
-    /// What may be damaged on the way.
+    /// What may be damaged in flight.
     pub bytes: Vec<u8>,
     /// The bits of congestion notification.
     pub ecn: Ecn,
@@ -29,7 +29,7 @@ pub struct Packet<T> {
 /// What a sender may notice at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Nothing: the packet is on its way, or is not.
+    /// Nothing: the packet is in flight, or is not.
     Taken,
     /// The link tells its MTU: no packet of more bytes than this passes.
     TooLarge(u32),
@@ -121,7 +121,7 @@ impl<T: Clone> Link<T> {
         self.deliver_timed(now).map(|(_, packet)| packet)
     }
 
-    /// The same, with the time at which it has arrived: what comes next on its way gets that for `now`.
+    /// The same, with the time at which it has arrived: what comes next on its path gets that for `now`.
     pub fn deliver_timed(&mut self, now: Time) -> Option<(Time, Packet<T>)> {
         self.advance(now);
         let delivered = self.on_the_way.take(now)?;
@@ -157,7 +157,7 @@ impl<T: Clone> Link<T> {
         self.changes.make_contiguous().sort_by_key(|(at, _)| *at);
     }
 
-    /// Packets, and copies, on the way.
+    /// Packets, and copies, in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.on_the_way.len() + self.queue.standing()
@@ -188,7 +188,7 @@ impl<T: Clone> Link<T> {
         self.serve(now);
     }
 
-    /// Lets go what stands in the queue and may leave by now.
+    /// Releases what is in the queue and may leave by now.
     fn serve(&mut self, now: Time) {
         let can_be_marked = |packet: &Packet<T>| is_capable(packet.ecn);
         while let Some((packet, passage)) = self.queue.next(now, &self.profile, can_be_marked) {

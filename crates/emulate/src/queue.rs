@@ -60,12 +60,12 @@ impl<T> Waiting<T> {
         self.cursor = Cursor::starting(now);
     }
 
-    /// Packets that stand in it.
+    /// Packets that are in it.
     pub(crate) fn standing(&self) -> usize {
         self.standing.len()
     }
 
-    /// Whether packets have to stand in it: under CoDel, and behind others that do.
+    /// Whether packets have to be queued in it: under CoDel, and behind others that are.
     pub(crate) fn keeps_packets(&self, profile: &Profile) -> bool {
         !self.standing.is_empty() || (profile.has_queue() && profile.settings.codel.is_some())
     }
@@ -85,7 +85,7 @@ impl<T> Waiting<T> {
         Passage::Leaves { at, marked }
     }
 
-    /// The same for one that stands. False: there is no room.
+    /// The same for one that is queued. False: there is no room.
     pub(crate) fn stand(&mut self, item: T, bytes: u64, now: Time, profile: &Profile) -> bool {
         self.leave(now);
         let fits = self.leaving_bytes + self.standing_bytes + bytes <= profile.settings.queue.bytes;
@@ -96,14 +96,14 @@ impl<T> Waiting<T> {
         fits
     }
 
-    /// When the next of those that stand begins to leave.
+    /// When the next of those that are queued begins to leave.
     pub(crate) fn next_start(&self, profile: &Profile) -> Option<Time> {
         let at = self.free.max(self.standing.front()?.since);
         Some(profile.trace.as_ref().map_or(at, |trace| self.cursor.start(trace, at)))
     }
 
-    /// The next of those that stand, if it has begun to leave by now, and what becomes of it. One that can be is marked
-    /// where it would be dropped (RFC 8289 section 3, RFC 3168).
+    /// The next of those that are queued, if it has begun to leave by now, and what becomes of it. One that can be is
+    /// marked where it would be dropped (RFC 8289 section 3, RFC 3168).
     pub(crate) fn next(
         &mut self,
         now: Time,

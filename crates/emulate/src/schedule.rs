@@ -1,4 +1,4 @@
-//! Packets on the way, in the order in which they arrive.
+//! Packets in flight, in the order in which they arrive.
 
 use core::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,7 +7,7 @@ use weft_base::Time;
 
 /// What waits for its time: by that, and where it is the same, by what was put in first.
 ///
-/// Nearly all packets of a link keep their order, so nearly all times come in order: those stand in a ring, and taking
+/// Nearly all packets of a link keep their order, so nearly all times come in order: those are in a ring, and taking
 /// one in or out is a few instructions, however many there are. The others (held back, copies) are in a heap.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {

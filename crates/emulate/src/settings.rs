@@ -42,7 +42,7 @@ pub struct Settings {
     pub header_bytes: u32,
     /// Bytes that a packet takes of the rate beside those: what Ethernet puts around it.
     pub frame_bytes: u32,
-    /// Packets that may be on the way. More are treated as if the queue were full.
+    /// Packets that may be in flight. More are treated as if the queue were full.
     pub in_flight: usize,
 }
 

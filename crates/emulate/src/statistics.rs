@@ -3,7 +3,7 @@
 use core::ops::Add;
 
 /// What became of a link's packets: `sent + duplicated` is `delivered + lost + overflowed + codel_dropped + cut +
-/// too_large`, and those that are still [on the way](crate::Link::in_flight).
+/// too_large`, and those that are still [in flight](crate::Link::in_flight).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets that were handed in.

@@ -30,7 +30,7 @@ pub fn edge_packet(data: &[u8]) {
     if let Ok(setup) = Setup::parse(data) {
         let mut again = vec![];
         setup.emit(&mut again, data.len());
-        // Who lists versions may do so in any version.
+        // A peer that lists versions may do so in any version.
         if !matches!(setup.message, Message::Versions(_)) {
             assert_eq!(Setup::parse(&again), Ok(setup));
         }
@@ -53,9 +53,9 @@ pub fn edge_packet(data: &[u8]) {
     let _ = caller(None).receive(&data, address(2), Time::ZERO);
 }
 
-/// What both sides of a set-up with a key say, on its way through hands that change it as the bytes want: the first
-/// says which message, each three more change a byte or cut the rest off. The acceptor takes only a call that says what
-/// the caller has said, and the caller takes no answer but the one that was given.
+/// What both sides of a set-up with a key say, through an attacker that changes it as the bytes say: the first says
+/// which message, each three more change a byte or cut the rest off. The acceptor takes only a call that says what the
+/// caller has said, and the caller takes no answer but the one that was given.
 pub fn edge_setup(data: &[u8]) {
     let Some((which, script)) = data.split_first() else { return };
     let mut caller = caller(Some(&key(4)));

@@ -250,7 +250,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// The first byte chooses, the second damages, the rest are lengths of FPDUs, and in which order and cuts they come;
-/// or, now and then, the stream itself. No FPDU is handed up twice, and none that was not sent.
+/// or, now and then, the stream itself. No FPDU is delivered twice, and none that was not sent.
 pub fn mpa_reassembler(data: &[u8]) {
     let [choices, damage, rest @ ..] = data else { return };
     let choices = Choices(*choices);
@@ -274,7 +274,7 @@ pub fn mpa_reassembler(data: &[u8]) {
     let limits = ReassemblerLimits { bytes: usize::from(*damage) * 10, ranges: 3 + rest.len() % 20 };
     let mut reassembler = Reassembler::new(choices.markers(), choices.crc(), limits);
     let mut found = BTreeSet::new();
-    // Any order: the bytes say which part is next. Then all, until it goes on no more.
+    // Any order: the bytes say which part is next. Then all, until nothing more comes.
     let cut = 1 + stream.len() / (1 + rest.len() % 7);
     let jumps = rest.iter().map(|byte| usize::from(*byte) * stream.len() / 256);
     for start in jumps.chain((0..stream.len()).step_by(cut)).chain(core::iter::once(0)) {

@@ -2,15 +2,15 @@
 
 use weft_base::Random;
 
-/// A sequence of operations on two NICs: posting, deregistering, invalidating, closing, damage and loss on the way.
-/// Each request ends exactly once and nothing outside of what was granted changes.
+/// A sequence of operations on two NICs: posting, deregistering, invalidating, closing, damage and loss in flight. Each
+/// request ends exactly once and nothing outside of what was granted changes.
 pub fn pair(data: &[u8]) {
     if let Err(error) = weft_simulate::run_sequence(data) {
         panic!("{error}");
     }
 }
 
-/// A peer that sends nearly right segments in good frames to a NIC with everything under way.
+/// A peer that sends nearly right segments in good frames to a NIC with requests of every kind in flight.
 pub fn hostile(data: &[u8]) {
     if let Err(error) = weft_simulate::run_hostile(data) {
         panic!("{error}");

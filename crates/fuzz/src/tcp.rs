@@ -22,7 +22,7 @@ pub fn tcp_segment(data: &[u8]) {
     let mut out = vec![0; MAX_HEADER + payload.len()];
     let Ok(length) = segment.emit(&flow, payload, &mut out) else { return };
     let (again, range) = Segment::parse(&out[..length], remote, local, Checksum::Verify).expect("what was written");
-    // Options can be there that don't go together; blocks are what has to give way.
+    // Options can be there that don't go together; blocks are what is left out.
     let expected =
         Segment { options: Options { sack: again.options.sack.clone(), ..segment.options.clone() }, ..segment };
     assert_eq!((again, &out[range]), (expected, payload));
@@ -260,7 +260,7 @@ impl Run {
         panic!("100 000 timers in {time:?}");
     }
 
-    /// Takes what leaves, and looks whether it may.
+    /// Takes what leaves, and checks whether it may.
     fn look(&mut self) {
         for _ in 0..1000 {
             let Some(outgoing) = self.connection.poll_transmit(self.now) else {

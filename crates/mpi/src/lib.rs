@@ -6,7 +6,7 @@
 //! | here | what it is |
 //! |---|---|
 //! | `entry` | the C functions: they convert and call inward |
-//! | `windows` | which windows there are, and who serves each: chosen by all ranks when it is made |
+//! | `windows` | which windows there are, and what serves each: chosen by all ranks when it is made |
 //! | `served` | a window that Weft serves |
 //! | `slot` | one call after another uses it; while the program computes the NIC's thread serves it |
 //! | `layout`, `datatype` | where the bytes of MPI's datatypes are |

@@ -34,8 +34,8 @@ macro_rules! functions {
     };
 }
 
-/// Declares functions with large counts, which MPI has since version 4.0, and for each the one that stands in where the
-/// library has no such: if the counts fit. If not, the handle that is named gets an error.
+/// Declares functions with large counts, which MPI has since version 4.0, and for each the one to use where the library
+/// has no such: if the counts fit. If not, the handle that is named gets an error.
 macro_rules! large_functions {
     ($($raise:ident($on:ident) {
         $($name:ident or $small:ident($($argument:ident: $kind:ty),*);)*

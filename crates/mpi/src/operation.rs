@@ -14,7 +14,7 @@ use crate::layout::{Made, Run, Walk, has_gaps, push};
 use crate::report::COUNTS;
 use crate::served::{Served, Side};
 
-/// Operations of a window that are on their way, at most: further ones wait for the oldest.
+/// Operations of a window that are in flight, at most: further ones wait for the oldest.
 pub(crate) const OPERATIONS: u32 = 4096;
 /// Bytes of one of Weft's operations, at most: longer runs are cut. A multiple of each element's size.
 const LONGEST: usize = 1 << 30;

@@ -68,7 +68,7 @@ impl fmt::Display for Counts {
 /// Says something on stderr, in one call, so that lines of several processes do not mix.
 pub(crate) fn say(text: &str) {
     use std::io::Write as _;
-    // Who has closed stderr does not want to know.
+    // A user that has closed stderr wants no message.
     let _ = std::io::stderr().write_all(format!("weft-mpi: {text}\n").as_bytes());
 }
 

@@ -13,7 +13,7 @@ use crate::library;
 use crate::operation::{Scratch, UnderWay};
 use crate::report::COUNTS;
 
-/// MPI has no limits of time: who does not come is waited for, as long as it lives.
+/// MPI has no limits of time: a rank that does not come is waited for, as long as it lives.
 pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// One rank's part, as all know it.
@@ -240,7 +240,7 @@ impl Served {
         }
     }
 
-    /// Waits for all ranks, however late: Weft's own waiting has a limit. It goes on with what others wait for.
+    /// Waits for all ranks, however late: Weft's own waiting has a limit. Meanwhile it does what others wait for.
     fn meet(&self) -> Result<(), Fault> {
         let (mut request, mut flag, mut status) = (0, 0, [0_u64; 8]);
         // SAFETY: It can be written; a handle of 4 bytes takes its lower half.

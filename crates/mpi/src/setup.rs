@@ -136,8 +136,8 @@ fn duplicate(comm: Handle) -> Option<Handle> {
 /// How long the first answer of all ranks may take until this one says what may be the reason.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// As [`all`], for the first question about a window. A rank without this library never answers, and goes on with calls
-/// of its own. Nothing can be asked of that rank: the others say what is wrong, once, and wait on.
+/// As [`all`], for the first question about a window. A rank without this library never answers, and continues with
+/// calls of its own. Nothing can be requested from that rank: the others say what is wrong, once, and wait on.
 fn all_at_last(comm: Handle, size: usize, origin: bool) -> bool {
     let (origin, mut all) = (u8::from(origin), vec![0_u8; size]);
     let (mut request, mut flag, mut status, byte) = (0, 0, [0_u64; 8], abi().byte);
@@ -216,13 +216,13 @@ fn team(nic: &ProcessNic, comm: Handle, size: usize) -> Result<Team, String> {
     Ok(team)
 }
 
-/// How long a rank waits, at most, before it lets the library go on. The library's messages over the provider are
-/// matched and moved by the NIC, which this rank runs while it waits, if the NIC is the provider's: then only what the
-/// library moves by itself depends on it, as messages through its own shared memory.
+/// How long a rank waits, at most, before it lets the library make progress. The library's messages over the provider
+/// are matched and moved by the NIC, which this rank runs while it waits, if the NIC is the provider's: then only what
+/// the library moves by itself depends on it, as messages through its own shared memory.
 const LONGEST: Duration = Duration::from_micros(100);
 const LONGEST_BESIDE: Duration = Duration::from_millis(1);
 
-/// Lets the library go on: other ranks may wait in it for what this one has begun to send.
+/// Lets the library make progress: other ranks may wait in it for what this one has begun to send.
 fn progress(comm: Handle) {
     let (mut flag, mut status, abi) = (0, [0_u64; 8], abi());
     // SAFETY: Both can be written, and a status has at most 40 bytes. No rank sends by this communicator.

@@ -27,7 +27,7 @@ pub const FLIPS: RangeInclusive<u8> = 1..=4;
 /// The largest packet that passes, in bytes.
 pub const MTU: RangeInclusive<u32> = 68..=65_535;
 
-/// Packets that a direction may have on the way: 1 Gb/s of 1500 bytes for 1.5 s. More are dropped as if its queue were
+/// Packets that a direction may have in flight: 1 Gb/s of 1500 bytes for 1.5 s. More are dropped as if its queue were
 /// full.
 const IN_FLIGHT: usize = 1 << 17;
 

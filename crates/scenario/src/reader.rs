@@ -175,7 +175,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A value, as it would stand behind an option.
+    /// A value, as it would be written behind an option.
     fn text_of(&self, key: &str, value: &Value<'_>) -> Result<String, ScenarioError> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text.to_string()),

@@ -1,4 +1,4 @@
-//! What brings packets and takes them on, and what may change them on the way.
+//! What brings packets and forwards them, and what may change them in flight.
 
 use std::io;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(crate) struct Losses {
     pub(crate) overruns: u64,
 }
 
-/// Something that changes packets on their way, once the link has let them go.
+/// Something that changes packets in flight, once the link has released them.
 pub(crate) trait Rewrite {
     /// Changes a packet or leaves it: its bytes from the header of IP on, and what the link has made of its bits of
     /// congestion notification. Whether it has changed it.

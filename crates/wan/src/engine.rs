@@ -30,7 +30,7 @@ pub(crate) struct Engine<C: Carrier, K> {
     checked: Time,
     /// The latest time that the links got: none of them gets an earlier one.
     told: Time,
-    /// When packets should have gone on that go with the next flush, and by which way.
+    /// When packets that leave with the next flush should have left, and in which direction.
     due: Vec<(usize, Time)>,
 }
 
@@ -142,7 +142,7 @@ impl<C: Carrier, K: Clock> Engine<C, K> {
         Ok(())
     }
 
-    /// Notes how late those were that have gone on.
+    /// Notes how late those were that have left.
     fn record(&mut self) {
         if self.due.is_empty() {
             return;

@@ -8,7 +8,7 @@
 //! by packet rings between two Ethernet interfaces: every frame, of whatever protocol.
 //!
 //! A process of its own carries them ([`serve()`]). It stamps each packet when it takes it in, and the links of
-//! `weft-emulate` say when it goes on. How much later than that it did is in the [`Report`].
+//! `weft-emulate` say when it leaves. How much later than that it did is in the [`Report`].
 //!
 //! [`check_emulator`] sends paced streams and TCP through both carriers, and judges what they got by what was set.
 #![forbid(unsafe_code)]

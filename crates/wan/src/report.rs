@@ -42,7 +42,7 @@ pub struct DirectionReport {
     pub packets: u64,
     /// Bytes of IP that they had.
     pub bytes: u64,
-    /// Packets that went on, copies included.
+    /// Packets that were forwarded, copies included.
     pub delivered: u64,
     /// Bytes of IP that they had.
     pub delivered_bytes: u64,
@@ -64,9 +64,9 @@ pub struct DirectionReport {
     pub held_back: u64,
     /// Copies that were made.
     pub duplicated: u64,
-    /// Packets that were on the way at the end.
+    /// Packets that were in flight at the end.
     pub on_the_way: u64,
-    /// How much later than they should have they went on.
+    /// How much later than they should have they were forwarded.
     pub lateness: Lateness,
 }
 

@@ -119,7 +119,7 @@ impl Wan {
         self.carrier.ended()
     }
 
-    /// Lets the first host's TCP have at most this many segments on the way to the second, whatever its congestion
+    /// Lets the first host's TCP have at most this many segments in flight to the second, whatever its congestion
     /// control says (ip-route(8), `cwnd lock`), from the second stream on. A clamp of the receiver's window does not
     /// last: kernels that measure how much memory segments take (Linux 6.6 and newer) set it anew with the first of
     /// them.

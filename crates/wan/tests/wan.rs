@@ -345,7 +345,7 @@ fn nothing_passes_while_it_is_cut_and_all_does_again() {
         let Some(mut wan) = up(kind, text) else { return };
         let counted = paced(&wan, 0, 1000, 1000);
         let report = wan.report().unwrap();
-        // When the stream began is of the machine; that it went on behind the cut is not.
+        // When the stream began depends on the machine; that it continued behind the cut does not.
         assert!(counted.came > 0 && u64::from(1000 - counted.came) <= report.forward.cut, "{kind}: {report}");
         assert_eq!(report.forward.lost, 0);
         wan.down().unwrap();

@@ -49,7 +49,7 @@ pub const FI_CSWAP_GT: fi_op = 17;
 pub const FI_MSWAP: fi_op = 18;
 pub const FI_NOOP: fi_op = 256;
 
-/// `fi_query_atomic`: of operations that give back what stood there.
+/// `fi_query_atomic`: of operations that return the old value.
 pub const FI_FETCH_ATOMIC: u64 = 1 << 58;
 /// `fi_query_atomic`: of operations that compare.
 pub const FI_COMPARE_ATOMIC: u64 = 1 << 59;

@@ -47,7 +47,7 @@ pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 pub const FI_AFFINITY: u64 = 1 << 29;
 pub const FI_COMMIT_COMPLETE: u64 = 1 << 30;
 pub const FI_MATCH_COMPLETE: u64 = 1 << 31;
-/// `fi_getinfo`: look for devices again. Not in 1.17.
+/// `fi_getinfo`: search for devices again. Not in 1.17.
 pub const FI_RESCAN: u64 = 1 << 35;
 pub const FI_PEER_TRANSFER: u64 = 1 << 36;
 pub const FI_AV_USER_ID: u64 = 1 << 41;

@@ -292,7 +292,7 @@ impl Endpoint {
         Ok(count)
     }
 
-    /// The error that stands at the head of the queue.
+    /// The error at the head of the queue.
     fn failed_operation(&mut self) -> Error {
         // SAFETY: all fields are integers or pointers, for which zero is a value. It is as large as any version's.
         let mut entry: fi_cq_err_entry = unsafe { mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Discovery, and the objects that stand above an endpoint: fabric and domain.
+//! Discovery, and the objects above an endpoint: fabric and domain.
 
 use core::ffi::{CStr, c_char};
 use core::ptr;
@@ -78,7 +78,7 @@ impl Fabric {
         Endpoint::open(self, slots)
     }
 
-    /// `result`, or the error that it stands for.
+    /// `result`, or the error that it means.
     pub(super) fn check(&self, call: &'static str, result: isize) -> Result<isize, Error> {
         if result < 0 { Err(Error::of_call(self.library, call, result)) } else { Ok(result) }
     }

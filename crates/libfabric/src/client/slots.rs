@@ -1,4 +1,4 @@
-//! Buffers of messages, and who may touch them when.
+//! Buffers of messages, and which code may touch them when.
 
 use core::ffi::c_void;
 use core::mem::size_of;

@@ -17,7 +17,7 @@ use super::shell::Shell;
 
 const PATH: &str = "FI_PROVIDER_PATH";
 const CHOICE: &str = "FI_PROVIDER";
-/// The file that libfabric looks for.
+/// The file that libfabric searches for.
 const FILE: &str = "libweft-fi.so";
 /// The manual page of the provider.
 const PAGE: &str = "fi_weft";

@@ -22,7 +22,7 @@ pub(crate) struct Case {
 pub(crate) enum Traffic {
     /// Numbered datagrams with this many bytes of IP, and how long the last of them may take.
     Paced { bytes: usize, settles: Duration, judges: Vec<Judge> },
-    /// A stream of TCP with this congestion control, and with at most this many segments on the way.
+    /// A stream of TCP with this congestion control, and with at most this many segments in flight.
     Tcp { control: Option<&'static str>, window: Option<u32>, judge: TcpJudge },
     /// As fast as it goes: TCP, or datagrams, where losses would make TCP slow.
     Full { is_datagrams: bool },
@@ -49,7 +49,7 @@ pub(crate) enum Judge {
     Spread { delay_ns: f64, shape: Shape },
     /// How much of a delay the next one has.
     Correlation { share: f64 },
-    /// Nothing passes for so long.
+    /// Nothing passes for this long.
     Gap { ns: f64 },
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum TcpJudge {
 const SMALL: usize = 200;
 const LARGE: usize = 1500;
 const MS: f64 = 1e6;
-/// Segments on the way at most, where a window is what limits TCP.
+/// Segments in flight at most, where a window is what limits TCP.
 const WINDOW: u32 = 44;
 
 impl Case {

@@ -38,11 +38,11 @@ pub(crate) enum Order {
     Pace { remote: SocketAddr, packets: u32, gap_ns: u64, bytes: usize },
     /// Receive a stream of TCP; a [`Flow`] is the answer. `is_second`: a short one comes before.
     Drain { local: SocketAddr, is_second: bool },
-    /// Send one for so long; [`Filled`] is the answer.
+    /// Send one for this long; [`Filled`] is the answer.
     Fill { remote: SocketAddr, control: Option<String>, lasts: Duration, is_second: bool },
     /// Receive datagrams and count their bytes; a [`Flow`] is the answer.
     Count { local: SocketAddr },
-    /// Send datagrams as fast as it goes for so long; how many were sent is the answer.
+    /// Send datagrams as fast as it goes for this long; how many were sent is the answer.
     Flood { remote: SocketAddr, lasts: Duration },
 }
 

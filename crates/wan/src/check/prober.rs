@@ -14,7 +14,7 @@ use super::probe::{ANSWER, Order, READY};
 use crate::error::WanError;
 use crate::process::CarrierProgram;
 
-/// How often it is seen whether to go on while nothing is said.
+/// How often it is checked whether to continue while nothing is said.
 pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
 /// The process. It has ended when this has been dropped.
