@@ -208,8 +208,8 @@ pub trait Lending: Port {
     /// What is lent may not be read any more: the other end finds its stream broken if it does.
     fn revoke(&mut self) {}
 
-    /// Copies the next run that the other end lends into place, from where it has said, and gives it back. Both lists
-    /// have equally many bytes.
+    /// Copies the next run that the other end lends into place, from the place that it has named, and gives it back.
+    /// Both lists have equally many bytes.
     ///
     /// # Errors
     /// The stream is broken, by this too, where the other end has not lent as much, or not there, or not any more; or a
@@ -231,8 +231,8 @@ pub trait Listener {
     /// polled again.
     fn accept(&mut self) -> Result<Option<Self::Port>, PortError>;
 
-    /// The next stream that has come, if one has, though [`Listener::accept`] has said [`PortError::Exhausted`]: on a
-    /// descriptor that is kept for this, so that the caller can get the reason for its refusal, and for nothing else.
+    /// The next stream that has come, if one has, though [`Listener::accept`] has returned [`PortError::Exhausted`]: on
+    /// a descriptor that is kept for this, so that the caller can get the reason for its refusal, and for nothing else.
     ///
     /// # Errors
     /// There is no such descriptor now, or the operating system refused.

@@ -21,7 +21,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Whether there can be no lab, which is said then.
+/// Whether there can be no lab, which the command reports then.
 fn is_skipped(complaint: &str) -> bool {
     let is_impossible =
         complaint.contains("is not installed") || complaint.contains("does not let you make namespaces");

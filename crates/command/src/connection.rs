@@ -46,7 +46,7 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 /// This many callers that are refused get a line.
 const MOST_REFUSED: u64 = 100;
 
-/// How the connection is to be: what can be said on the command line.
+/// The options of a connection on the command line.
 #[derive(Args, Clone, Debug)]
 pub struct StreamOptions {
     /// What carries the connection: of a server, which it takes
@@ -264,7 +264,7 @@ impl Endpoint {
         Ok(link)
     }
 
-    /// Gives what was said last the time to go out, before the NIC closes.
+    /// Gives what was sent last the time to leave, before the NIC closes.
     pub fn settle(&self) {
         let until = Instant::now() + self.options.timeout.min(LAST_WORDS);
         while Instant::now() < until {
@@ -377,8 +377,8 @@ impl Link {
         self.take(completion, buffer)
     }
 
-    /// As [`Link::receive`], of a peer that may take as long as it likes: what it does meanwhile needs no message. Of
-    /// one that is gone the NIC knows.
+    /// As [`Link::receive`], of a peer that may take any time: what it does meanwhile needs no message. The NIC detects
+    /// a peer that is gone.
     pub fn receive_in_time(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
         loop {
             match self.receive(buffer) {

@@ -18,7 +18,7 @@ pub enum Failure {
     /// The reader of standard output reads no more. Exit code 141, as a shell says of a program that SIGPIPE has ended;
     /// there is no message.
     Unread,
-    /// A program that was run has ended with this code, which is this one's; it has said itself what was wrong.
+    /// A program that was run has ended with this code, which is this one's; it has reported itself what was wrong.
     Exited(u8),
 }
 

@@ -53,7 +53,7 @@ const QUESTION: &str = "Does a file come through unharmed, and how fast are the 
 const DEFAULT_PORT: u16 = 7470;
 const DEPTHS: Depths = Depths { ird: 16, ord: 16 };
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

@@ -77,7 +77,7 @@ impl Peer {
         Err(Failure::Runtime(format!("the second process ended with {status}: {}", self.complaint())))
     }
 
-    /// The failure, with what the process has said.
+    /// The failure, with the output of the process.
     pub(crate) fn explain(&mut self, failure: Failure) -> Failure {
         let Failure::Runtime(message) = failure else { return failure };
         thread::sleep(LAST_WORDS);

@@ -48,7 +48,7 @@ pub(crate) enum Answer {
         /// Its first byte's tagged offset.
         offset: u64,
     },
-    /// As asked.
+    /// As requested.
     Done,
     /// SHA-256, in hexadecimal.
     Digest(String),

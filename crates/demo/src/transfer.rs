@@ -34,7 +34,7 @@ pub(crate) struct Moved {
     pub(crate) back: String,
 }
 
-/// How often it is said how far a transfer is, where no bar can be drawn.
+/// How often the progress of a transfer is reported, where no bar can be drawn.
 const BETWEEN_WORDS: Duration = Duration::from_secs(10);
 
 /// Moves everything there and back.

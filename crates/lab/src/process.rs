@@ -1,4 +1,4 @@
-//! Processes, told apart from others that get the same id later.
+//! Processes, distinguished from others that get the same id later.
 
 use std::fs;
 

@@ -132,7 +132,7 @@ fn a_queue_has_a_rate_by_the_kernel_which_a_cut_does_not_forget() {
         for address in addresses.into_iter().flatten() {
             let bytes = 400_000;
             let took = echo(&lab, [0, 1], address, bytes);
-            // Both directions go at the same time, and a burst and what waits for it is as fast as it likes.
+            // Both directions go at the same time, and a burst and what waits for it is as fast as possible.
             let least = (bytes - 150_000) as f64 * 8.0 / rate.0 as f64;
             assert!(took.as_secs_f64() > least, "{way:?}, {address}: {took:?}, not {least} s");
         }

@@ -383,7 +383,7 @@ fn a_lab_that_is_broken_says_so_and_still_goes_down() {
     assert!(Command::new("kill").args(["-KILL", &holder.id.to_string()]).status().unwrap().success());
     await_end(&[holder]);
     assert!(!lab.is_whole() && !lab.host(1).is_up() && lab.host(0).is_up());
-    // It could not see to its namespace.
+    // It could not clear its namespace.
     assert!(matches!(lab.down(), Err(LabError::Lost(id)) if id == holder.id));
 }
 

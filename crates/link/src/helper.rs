@@ -28,7 +28,7 @@ impl LinkHelper {
         let name = settings.to_string();
         let settings = settings.clone().with_addresses_of_host()?;
         let tests = frame_tests(&settings);
-        // What cannot be done is said now, not to the first client.
+        // What cannot be done is reported now, not to the first client.
         drop(PacketRing::open_for(&settings.interface, &tests.iter().map(Vec::as_slice).collect::<Vec<_>>())?);
         let addresses: Vec<_> = settings.addresses.iter().map(|own| own.ip).collect();
         let set = |ports: crate::PortRange| PortRule::set(&settings.interface, &addresses, &(ports.first..=ports.last));

@@ -242,7 +242,7 @@ impl Network for LinkNetwork {
                 }
                 self.drive(ready);
             }
-            // What has come meanwhile is for the next time; of what was ready already, the waker has told.
+            // What has come meanwhile is for the next time; the waker has reported what was ready already.
             Some(own) => own.lock().take_ready(ready),
             None => {}
         }

@@ -49,7 +49,7 @@ pub struct RawPort {
     own: LinkAddress,
     /// As it is in frames.
     local: SocketAddr,
-    /// The name of the interface, and its number, which is said with addresses that mean something on this link alone.
+    /// The name of the interface, and its number, which is the scope of link-local addresses.
     name: String,
     interface: u32,
     limits: DatagramLimits,

@@ -74,7 +74,7 @@ impl Shared {
         self.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often neighbours have told their hardware addresses.
+    /// How often hardware addresses of neighbours were learned.
     pub(crate) fn neighbour_changes(&self) -> u64 {
         self.neighbour_changes.load(Ordering::Acquire)
     }
@@ -278,8 +278,8 @@ fn check_mtu(settings: &LinkSettings, mtu: usize) -> io::Result<()> {
     Err(io::Error::other(format!("{interface} carries packets of {mtu} bytes, and IPv6 takes {LEAST_MTU}")))
 }
 
-/// Has the interface take what is for the groups of the addresses. What is not to be had is done without: the kernel
-/// may know no IPv6 there, and then switches are not told; an interface that knows no groups takes all frames.
+/// Has the interface take what is for the groups of the addresses. What fails is ignored: the kernel may know no IPv6
+/// there, and then switches are not notified; an interface that knows no groups takes all frames.
 fn enter_groups(wire: &Wire, settings: &LinkSettings) -> Vec<GroupMembership> {
     let enter = |address| {
         let _ = wire.join(address);

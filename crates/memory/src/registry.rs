@@ -69,7 +69,7 @@ impl Registry {
         self.register_with(domain, memory, &RegionAttributes { access, base, ..RegionAttributes::default() })
     }
 
-    /// Registers a buffer, as [`Registry::register`] does, with all that can be said about it.
+    /// Registers a buffer, as [`Registry::register`] does, with all its attributes.
     ///
     /// # Errors
     /// As [`Registry::register`], and [`MemoryError::StagInUse`].

@@ -68,8 +68,8 @@ impl Stags {
         Self { random: ChaCha12Rng::from_seed(key), slots: HashMap::default(), retired: VecDeque::new() }
     }
 
-    /// A new STag for the region in this slot. Never 0, which RFC 5040 does not forbid but software likes to mean
-    /// "none" by.
+    /// A new STag for the region in this slot. Never 0, which RFC 5040 does not forbid but which means "none" in much
+    /// software.
     pub(crate) fn issue(&mut self, slot: u32) -> Stag {
         loop {
             let candidate = self.random.next_u32();

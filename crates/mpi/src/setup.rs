@@ -55,7 +55,7 @@ pub(crate) fn close() {
 /// Makes Weft's windows over this memory, if all ranks of the communicator can. All of them call it.
 pub(crate) fn make(offer: &Offer) -> Option<Served> {
     if let Family::Later(version) = abi().family {
-        // All ranks have it, and nothing can be asked of it.
+        // All ranks have it, and Weft cannot call its functions.
         return complain(format!("version {version} of MPI's standard ABI is none that Weft knows: it knows 1"));
     }
     let (comm, size) = (offer.comm, size_of_comm(offer.comm)?);

@@ -165,7 +165,7 @@ impl<W: Words> Consumer<W> {
     /// As [`Consumer::look`].
     ///
     /// # Panics
-    /// What was read was not told ([`Consumer::settle`]): both sides could sleep then.
+    /// The other side was not notified of what was read ([`Consumer::settle`]): both sides could sleep then.
     pub fn sleep(&mut self, least: usize) -> Result<bool, Violation> {
         assert_eq!(self.told, self.consumed, "the other side is told before this one sleeps");
         let least = least.clamp(1, self.capacity.half());

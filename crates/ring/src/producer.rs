@@ -52,7 +52,7 @@ impl<W: Words> Producer<W> {
         Ok(())
     }
 
-    /// Bytes that the other side has not read, as far as it has said when it was last asked.
+    /// Bytes that the other side has not read, as far as its position was read last.
     #[must_use]
     pub const fn unread(&self) -> usize {
         (self.produced - self.consumed) as usize

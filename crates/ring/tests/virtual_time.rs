@@ -1,4 +1,4 @@
-//! Both ends in virtual time, from a seed: with each other, and with an other side that does whatever it likes.
+//! Both ends in virtual time, from a seed: with each other, and with another side that does arbitrary things.
 //!
 //! `WEFT_SEED` runs one seed alone, and `WEFT_SEEDS` that many of them (10 000 are run at times).
 
@@ -254,7 +254,7 @@ impl World {
 
     /// One turn of the end that reads. Says how it ended, if it has.
     fn consume(&mut self) -> Result<Option<Outcome>, Violation> {
-        // First, or what it said before it went would be missed.
+        // First, or what it wrote before it went would be missed.
         let is_gone = self.states[Side::Consumer as usize].has_hang_up;
         let available = self.consumer.look()?;
         assert!(available.bytes <= self.shared.0.capacity.bytes());
@@ -282,8 +282,8 @@ impl World {
         Ok(None)
     }
 
-    /// One turn of a hostile side: it writes what it likes where it likes, sends signals for nothing, plays along for
-    /// a while, and in the end it dies.
+    /// One turn of a hostile side: it writes anything anywhere, sends signals for nothing, behaves for a while, and in
+    /// the end it dies.
     fn scribble(&mut self, side: Side) {
         if self.hostile_turns == 0 {
             return self.schedule(Event::HangUp(side.other()));

@@ -24,7 +24,7 @@ pub(crate) fn check(program: &OsStr, folder: &Path) -> Result<(), Failure> {
     output::print_bytes(format!("{}: {findings}\n", path.display()).as_bytes())
 }
 
-/// What is to be said of the program with these bytes.
+/// The report on the program with these bytes.
 ///
 /// # Errors
 /// Why it would not use Weft.

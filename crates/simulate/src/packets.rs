@@ -1,5 +1,5 @@
-//! The packets of a simulated world: links between addresses, ports that they reach, and what is said of those that
-//! reach none.
+//! The packets of a simulated world: links between addresses, ports that they reach, and errors for those that reach
+//! none.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,7 @@ const HINTS: usize = 32;
 /// Bytes of a receive buffer that a packet takes beside its payload.
 const PACKET_OVERHEAD: u32 = 512;
 
-/// How the hosts of a simulated world treat datagrams, and how links do of which nothing else was said.
+/// How the hosts of a simulated world treat datagrams, and the default of its links.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketBehaviour {
     /// How links treat packets: each direction between two addresses is one. [`World::set_way`](crate::World::set_way)

@@ -55,7 +55,7 @@ pub struct RawPeer {
 }
 
 impl RawPeer {
-    /// A stream to `address`, on which nothing has been said.
+    /// A stream to `address`, on which nothing has been sent.
     ///
     /// # Errors
     /// No acceptor listens there.

@@ -316,7 +316,7 @@ impl RingPort {
 
     // --- the other side
 
-    /// The other side writes what it likes where it likes, now and then.
+    /// The other side writes anything anywhere, now and then.
     fn be_scribbled_on(&self) {
         let now = self.world.now();
         let mut socket = self.line.socket();

@@ -1,5 +1,5 @@
-//! A sequence of operations on a pair, said by bytes: for fuzzing. Whatever the bytes say, nothing panics, each request
-//! that was taken ends exactly once, and no byte outside of what was granted changes.
+//! A sequence of operations on a pair, given by bytes: for fuzzing. Whatever the bytes say, nothing panics, each
+//! request that was taken ends exactly once, and no byte outside of what was granted changes.
 
 use core::time::Duration;
 use std::collections::HashMap;

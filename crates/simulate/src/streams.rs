@@ -120,7 +120,7 @@ impl StreamScenario {
     }
 }
 
-/// A TCP that receives the stream, somewhere in real time. What goes wrong is said in words.
+/// A TCP that receives the stream, somewhere in real time. Errors are text.
 pub trait FarEnd {
     /// The two ends of the connection, as the sender sees them.
     fn flow(&self) -> Flow;

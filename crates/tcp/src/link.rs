@@ -78,7 +78,7 @@ pub enum Arrived {
     Nothing,
     /// A question for a hardware address: this is to be sent back.
     Answer(LinkFrame),
-    /// A neighbour has told its hardware address.
+    /// The hardware address of a neighbour was learned.
     Neighbour(IpAddr),
     /// A host has the address that was probed, behind that hardware address.
     Taken(Ipv6Addr, [u8; 6]),

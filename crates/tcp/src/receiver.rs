@@ -1,4 +1,4 @@
-//! What has come of the peer's direction, and what is to be said about it.
+//! What has come of the peer's direction, and what is to be reported about it.
 
 use core::ops::Range;
 
@@ -56,7 +56,7 @@ pub(crate) struct Receiver {
     fin: Option<u64>,
     /// The positions of the segments that came last, for the order of SACK blocks.
     recent: ArrayVec<u64, MAX_SACK_BLOCKS>,
-    /// What came twice, to be said once (RFC 2883).
+    /// What came twice, to be reported once (RFC 2883).
     duplicate: Option<Range<u64>>,
     debt: AckDebt,
     /// The last position that was acknowledged.
@@ -339,7 +339,7 @@ impl Receiver {
         }
     }
 
-    /// RFC 9293 section 3.8.6.2.2: small steps of the window are not told.
+    /// RFC 9293 section 3.8.6.2.2: small steps of the window are not announced.
     const fn step(&self) -> u64 {
         let (half, one) = (self.room.div_ceil(2), if self.largest_payload > 0 { self.largest_payload } else { 536 });
         if half < one { half } else { one }

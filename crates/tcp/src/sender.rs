@@ -46,7 +46,7 @@ pub(crate) struct Sender {
     /// Bytes of payload of a segment.
     mss: u64,
     shift: u8,
-    /// Where the peer's window ends, which segment said so, and the largest that it ever said.
+    /// Where the peer's window ends, which segment announced it, and the largest window so far.
     edge: u64,
     said_by: (u64, u64),
     largest_window: u64,

@@ -153,7 +153,7 @@ impl Settings {
         Ok(())
     }
 
-    /// By how many bits windows are shifted so that the largest one can be said.
+    /// By how many bits windows are shifted so that the field can hold the largest one.
     pub(crate) fn window_shift(&self) -> u8 {
         (0..14).find(|shift| self.receive_window >> shift <= 0xffff).unwrap_or(14)
     }

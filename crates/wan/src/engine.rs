@@ -13,7 +13,7 @@ use crate::carrier::{Carrier, Rewrite, Taken};
 use crate::ecn::WriteEcn;
 use crate::report::{DirectionReport, Report};
 
-/// How often interfaces are seen to while nothing comes.
+/// How often interfaces are checked while nothing comes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Both directions, and the carrier that they are for.

@@ -93,7 +93,7 @@ impl CarrierProcess {
 
     fn tell(&mut self, line: &str) -> Result<(), WanError> {
         let told = self.stdin.write_all(format!("{line}\n").as_bytes());
-        // One that has ended has said why, or says so by its end.
+        // One that has ended has reported why, or its end says so.
         told.map_err(|_| self.ended())
     }
 

@@ -105,7 +105,7 @@ fn a_job_key_keeps_others_out() {
             assert_eq!(passive.completions.wait(PATIENCE).expect("the message in time").status, Status::Success);
             assert_eq!(sink.to_vec(), b"the job ");
         }
-        // A caller may have said its hello more than once before it was answered.
+        // A caller may have sent its hello more than once before it was answered.
         let (refused, _) = listener.take_refused();
         assert_eq!(!refused.is_empty(), outcome.is_some(), "the listener hears of it");
         outcome.map(|outcome| (outcome, refused[0].error.to_string()))

@@ -1,5 +1,5 @@
 //! A segment whose payload is lent: it stays in the memory of the process that sends it, and the other process of the
-//! same host reads it there. Only on streams through memory that both share, where both have said that they can
+//! same host reads it there. Only on streams through memory that both share, where both have offered it
 //! (`docs/wire.md`, Lent segments). It is in an FPDU in the place of the DDP segment, numbers big-endian:
 //!
 //! ```text

@@ -113,8 +113,8 @@ pub struct PacketHeader {
     /// Its sender is short of memory for unexpected messages: a peer should request room before it sends more than
     /// [`UNASKED_BYTES`] to it.
     pub scarce: bool,
-    /// Its sender has had messages that waited for data credits for long: it wants twice as many. Said once, until
-    /// that is answered by `doubled`.
+    /// Its sender has had messages that waited for data credits for long: it wants twice as many. Set once, until
+    /// `doubled` answers it.
     pub waited: bool,
     /// Its sender grants twice as many data credits from now on. The new ones are given with this.
     pub doubled: bool,

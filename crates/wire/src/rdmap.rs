@@ -344,9 +344,9 @@ impl AtomicResponse {
     }
 }
 
-/// What an end says of the messages of its peer, and of its own that wait: the payload of a message that only Weft
+/// What an end reports of the messages of its peer, and of its own that wait: the payload of a message that only Weft
 /// peers send, and only if both have offered it in the start-up. All counts begin at the start of the connection, so
-/// that one receipt says what all before it have said.
+/// that one receipt includes all before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// A receipt is wanted for all that was sent before this.

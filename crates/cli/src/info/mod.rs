@@ -21,7 +21,7 @@ Examples:
   weft info
   weft info --json | jq '.abilities[] | select(.available | not)'";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

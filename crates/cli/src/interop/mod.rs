@@ -22,7 +22,7 @@ const REJECTION: &[u8] = b"weft says no";
 /// An STag that no side gave out.
 const BAD_STAG: Stag = Stag(0xdead_beef);
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

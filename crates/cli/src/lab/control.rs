@@ -32,7 +32,7 @@ pub(super) const SUFFIX: &str = ".sock";
 pub(super) enum Request {
     Cut(Target, Way),
     Mend(Option<Target>),
-    /// And by what packets are carried from now on, if that was said.
+    /// And by what packets are carried from now on, if an option says so.
     Shape(Target, Shape, Option<Carrier>),
     Links,
 }

@@ -96,7 +96,7 @@ Examples:
 
 Where two hosts are joined directly, one of them sees no carrier and the other an interface that is down.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Arguments {

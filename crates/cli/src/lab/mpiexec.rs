@@ -26,7 +26,7 @@ const AGENT: &str = "rsh";
 /// Variables that ranks in other hosts get: their names begin so.
 const PASSED_ON: [&str; 5] = ["FI_", "WEFT_", "UCX_", "MPIR_CVAR_", "LD_LIBRARY_PATH"];
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -12,7 +12,7 @@ use weft_command::failure::Failure;
 use weft_command::output::print_line;
 use weft_command::shape::{Percent, Time};
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     #[command(flatten)]

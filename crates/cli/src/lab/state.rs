@@ -125,8 +125,8 @@ impl State {
         Ok(own_directory()?.join(format!("{}.{MPI_SUFFIX}", self.name)))
     }
 
-    /// All labs that are up, by name: those of this user with the same `XDG_RUNTIME_DIR`, for what is said of all labs
-    /// is meant for these. What is written of labs whose keeper has died is removed: they went with it.
+    /// All labs that are up, by name: those of this user with the same `XDG_RUNTIME_DIR`, for commands for all labs are
+    /// meant for these. The files of labs whose keeper has died are removed: they went with it.
     pub(super) fn all() -> Result<Vec<Self>, Failure> {
         let mut labs = all_in(&own_directory()?)?;
         labs.sort_by(|one, other| one.name.cmp(&other.name));

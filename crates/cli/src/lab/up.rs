@@ -17,7 +17,7 @@ use weft_command::failure::Failure;
 use weft_command::output::print;
 use weft_command::table::{Align, Table};
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// Hosts, 2 to 64

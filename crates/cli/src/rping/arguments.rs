@@ -21,7 +21,7 @@ Examples:
 A client ends after COUNT pings; a server when its client disconnects. It is an error if that
 happens before COUNT pings are done.";
 
-/// What can be said on the command line. The short options are those of rping(1).
+/// The arguments on the command line. The short options are those of rping(1).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, group = ArgGroup::new("role").required(true).args(["server", "client"]))]
 pub(crate) struct Arguments {

@@ -33,7 +33,7 @@ On a terminal, space, b and the arrow keys scroll what --watch shows, and q ends
 a NIC that hangs shows what it counted last. WEFT_BOARDS names the directory where NICs show \
 their counters, in place of $XDG_RUNTIME_DIR/weft and /tmp/weft-UID.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -68,7 +68,7 @@ impl Screen {
         put(&redrawn(&lines, self.top, first, self.keys.is_some(), size()))
     }
 
-    /// Says a last word below what is shown; programs that read data are not told.
+    /// Shows a last line below the page; programs that read data do not get it.
     pub(super) fn end(&mut self, words: &str, data: bool) -> Result<bool, Failure> {
         if data { Ok(true) } else { put(words) }
     }

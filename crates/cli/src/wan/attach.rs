@@ -15,7 +15,7 @@ use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
 
-/// How often it is seen to that packets are carried.
+/// How often it is checked that packets are carried.
 const GLANCE: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "\
@@ -27,7 +27,7 @@ One interface: all that this machine sends and receives by it, packets of IP, by
 every frame that comes at one leaves by the other, by packet rings; this machine should have no addresses there. \
 Until Ctrl-C; nothing is left then, nor after kill -9. It needs root: CAP_NET_ADMIN for one, CAP_NET_RAW for two.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {

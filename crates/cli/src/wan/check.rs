@@ -28,7 +28,7 @@ half of the packets is within 50 us of what was set, and of 99 of 100 within 200
 within 5 standard deviations; TCP keeps to the known formulas. Rates without a pace are told, not judged. On a machine \
 that does other things at the same time, times are late. The exit code is 1 if something has failed.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
@@ -137,7 +137,7 @@ impl Line {
     }
 
     fn write(&self, text: &str) {
-        // Whether it can be shown is of no matter.
+        // An error of the write is ignored.
         let _ = io::stderr().lock().write_all(format!("\r\x1b[K{text}").as_bytes());
     }
 }

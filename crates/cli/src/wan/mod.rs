@@ -29,7 +29,7 @@ Examples:
 
 A scenario has the same keys as the options, for both directions or for one, and changes them over time.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Arguments {

@@ -11,7 +11,7 @@ use weft_wan::WanError;
 use super::shared::failure;
 use weft_command::failure::Failure;
 
-/// What may be said of it.
+/// The options of the path between the two networks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     scenario: Option<PathBuf>,
@@ -117,7 +117,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Options {
-    /// Whether nothing was said.
+    /// Whether no option was given.
     pub(super) fn is_nothing(&self) -> bool {
         self.scenario.is_none() && self.both.is_empty() && self.forward.is_empty() && self.reverse.is_empty()
     }

@@ -21,7 +21,7 @@ use weft_command::interrupt::Interrupt;
 
 /// What lies between the two programs.
 const AND: &str = "--and";
-/// How often programs are seen to.
+/// How often programs are checked.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// Tell a program where it is: its own address, and the other host's.
@@ -40,7 +40,7 @@ with --carrier rings a cable. The second program is started first. When the firs
 end, too; the exit code is the first's, or else the second's. The programs see your files, and their user id is 0. \
 WEFT_WAN_ADDRESS and WEFT_WAN_PEER have the addresses.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {

@@ -6,7 +6,7 @@ use super::board;
 use weft_command::failure::Failure;
 use weft_command::output::print_line;
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  weft wan stat\n  weft wan stat --json | jq '.[].report.forward.lateness.p99_ns'")]
 pub(super) struct Arguments {

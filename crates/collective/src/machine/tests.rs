@@ -1,4 +1,4 @@
-//! A model network that delivers in any order, ranks that start when they like, and what must hold of the results.
+//! A model network that delivers in any order, ranks that start at any time, and what must hold of the results.
 
 use super::*;
 use crate::{MAX_RANKS, MAX_VALUES, Operation};

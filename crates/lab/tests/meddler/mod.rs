@@ -10,7 +10,7 @@ use crate::{PATIENCE, near};
 
 const ETHERNET: usize = 14;
 const IP: usize = 40;
-/// What the path is said to carry.
+/// The MTU that the router's messages claim.
 const MTU: u32 = 1300;
 /// This many segments in a row of the largest permitted size show that they stay so.
 const ENOUGH: u64 = 100;

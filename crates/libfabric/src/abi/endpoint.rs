@@ -1,4 +1,4 @@
-//! `rdma/fi_endpoint.h`, `rdma/fi_cm.h` and `rdma/fi_tagged.h`: endpoints and what can be asked of them.
+//! `rdma/fi_endpoint.h`, `rdma/fi_cm.h` and `rdma/fi_tagged.h`: endpoints and their operations.
 
 use core::ffi::{c_int, c_void};
 

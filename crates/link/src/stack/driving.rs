@@ -11,7 +11,7 @@ const FRAMES_AT_ONCE: usize = 128;
 impl Stack {
     /// Takes what has come, lets time pass, and sends what may leave.
     pub(crate) fn drive(&mut self) {
-        // Most often nothing is there, and then the clock is not even asked.
+        // Most often nothing is there, and then the clock is not even read.
         let is_idle = self.busy.is_empty() && self.due.is_none() && self.timer_at.is_none();
         if is_idle && !self.wire.has_frame() && !self.wire.is_doubted() {
             return;

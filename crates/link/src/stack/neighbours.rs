@@ -11,7 +11,7 @@ use super::{FIRST_DYNAMIC, NEIGHBOUR_PATIENCE, Stack};
 
 /// A question is repeated after this time, when the answer is wanted again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// Neighbours that are asked at a time, and frames that wait for each of them.
+/// Neighbours with a question in flight at a time, and frames that wait for each of them.
 const ASKED: usize = 64;
 const FRAMES: usize = 8;
 
@@ -124,7 +124,7 @@ impl Stack {
         });
     }
 
-    /// A neighbour has told its hardware address: what has waited for it leaves.
+    /// A neighbour's hardware address was learned: what has waited for it leaves.
     pub(super) fn hear_neighbours(&mut self) {
         self.neighbour_changes.fetch_add(1, Ordering::Release);
         let Self { asking, wire, .. } = self;

@@ -121,7 +121,7 @@ pub(crate) struct Wire {
     /// How long these may be, and when that was read from the interface.
     train_limits: TrainLimits,
     limits_read: Time,
-    /// It refused a frame, or told of an error.
+    /// It refused a frame, or reported an error.
     is_doubted: bool,
 }
 

@@ -95,18 +95,18 @@ Ratios are the measured transport's median over the peer's: below 1 is ahead in 
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.
 Exit codes: 0 measured, 1 a contestant that is installed failed, 2 the command line is wrong.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Debug)]
 pub struct Arguments {
     /// Where to serve the passive side of measurements, and the raw link for them.
     pub(crate) listen: Option<(String, Option<LinkSettings>)>,
-    /// A test, and what is said of it.
+    /// A test, and its options.
     pub(crate) options: Option<Box<Options>>,
     /// The test of cuts, which has options of its own.
     pub(crate) cuts: Option<Box<Cuts>>,
 }
 
-/// What can be said where no test is named.
+/// The arguments where no test is named.
 #[derive(Args, Debug)]
 struct Listen {
     /// Serve the passive side of measurements that another machine asks for, at this address
@@ -205,7 +205,7 @@ fn refuse_foreign(test: What, said: &ArgMatches) -> Result<(), clap::Error> {
     Ok(())
 }
 
-/// What is said of the link of a test network, where there will be none.
+/// Options for the link of a test network, where there will be none.
 fn refuse_without_network(test: What, said: &ArgMatches) -> Result<(), clap::Error> {
     let is_said = |id: &str| said.value_source(id) == Some(ValueSource::CommandLine);
     if test.is_in_clusters() || is_said("lab") {

@@ -44,7 +44,7 @@ impl Condition {
         lost.iter().flat_map(|lost| late.iter().map(move |late| one(*late, *lost))).collect()
     }
 
-    /// The cases of a document, told from those of other conditions.
+    /// The cases of a document, distinguished from those of other conditions.
     pub(crate) fn mark(&self, document: Document) -> Document {
         match self.faults {
             None => document.with_key(ROUND_TRIP, &(2.0 * self.delay.as_secs_f64() * 1e3).into()),

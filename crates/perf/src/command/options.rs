@@ -1,4 +1,4 @@
-//! What can be said of a test, as typed, and then as needed.
+//! The options of a test, as typed, and then as needed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,7 +43,7 @@ use weft_command::transport::Transport;
 /// The rate of a link whose packets are late and lost one by one: what the switch in user space keeps up with.
 const REORDERING_RATE: BitsPerSecond = BitsPerSecond(200_000_000);
 
-/// How often processes start anew when not told: the fewest of which least and most cover the median with 95 %.
+/// How often processes start anew by default: the fewest of which least and most cover the median with 95 %.
 const LAUNCHES: u32 = 6;
 
 /// The variant of Weft, and the contestants, that send frames of their own.
@@ -218,7 +218,7 @@ pub(crate) struct Options {
     pub(crate) link: Option<LinkSettings>,
 }
 
-/// What a test wants of the network when nothing is said of it.
+/// What a test wants of the network by default.
 struct Wants {
     /// A test network: on loopback it tells little.
     lab: bool,
@@ -294,7 +294,7 @@ impl Options {
         })
     }
 
-    /// What was said for the test of several links, if it is that one.
+    /// The options of the test of several links, if it is that one.
     pub(crate) fn links_wishes(&self) -> Option<Wishes<'_>> {
         (self.test == What::Links).then(|| Wishes {
             transport: self.transport.as_deref(),
@@ -354,7 +354,7 @@ impl Options {
         })
     }
 
-    /// What is said of the cases.
+    /// The options of the cases.
     fn choices(&self) -> Choices {
         Choices {
             size: self.size.clone(),
@@ -448,7 +448,7 @@ impl Options {
         Ok((place?, None))
     }
 
-    /// Two clusters, with links of the rate that was said, or else of this one.
+    /// Two clusters, with links of the given rate, or else of this one.
     fn clusters(&self, hosts: usize, usual: Option<BitsPerSecond>, shape: Option<&Shape>) -> Result<Place, Failure> {
         let rate = match self.lab {
             None | Some(LabWish::Usual) => usual,
@@ -489,7 +489,7 @@ impl Options {
         names.any(|name| name.contains(RAW) || SENDS_FRAMES.contains(&name.split(':').next().unwrap_or_default()))
     }
 
-    /// What the link does to frames, if anything was said of that.
+    /// What the link does to frames, if an option says so.
     fn shape(&self, condition: &Condition) -> Option<Shape> {
         let millionths = |percent: f64| (percent * 1e4) as u32;
         let faults = condition.faults;
@@ -604,7 +604,7 @@ fn sides() -> std::ops::RangeInclusive<u64> {
     least as u64..=most as u64
 }
 
-/// The rate of a test network's link of which nothing is said: slower than any processor.
+/// The rate of a test network's link without an option for it: slower than any processor.
 fn usual_rate() -> Option<BitsPerSecond> {
     weft_lab::Plan::default().rate
 }

@@ -111,7 +111,7 @@ fn judge(rounds: &[(Once, Once)]) -> Measured {
 pub(crate) trait Offered {
     type Error;
 
-    /// The phase that the server told last.
+    /// The phase that the server announced last.
     fn told(&mut self) -> Result<u8, Self::Error>;
 
     /// Sends a message on a stream, unless the stream has no room for it. Returns whether it did.
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// A server to which each phase comes as soon as it has told it.
+    /// A server to which each phase comes as soon as it has announced it.
     #[derive(Default)]
     struct Echo {
         told: Vec<u8>,

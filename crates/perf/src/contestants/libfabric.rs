@@ -73,7 +73,7 @@ impl Contestant for Libfabric {
         let Variant { provider, inject } = Variant::parse(job.variant.as_deref())?;
         let local = job.local.as_deref().map_or(Local::Toward(&job.host), Local::At);
         let open = || {
-            // One more than the window: for the receiver's last word.
+            // One more than the window: for the receiver's last message.
             let endpoint = Fabric::open(provider, local)?.endpoint(Slots::new(job.buffers() + 2, job.size))?;
             let address = endpoint.address()?;
             Ok::<_, weft_libfabric::Error>(LibfabricSide { endpoint, address, inject })
@@ -82,7 +82,7 @@ impl Contestant for Libfabric {
     }
 }
 
-/// What is said of it on the command line: the provider, and how messages are sent.
+/// Its variant on the command line: the provider, and how messages are sent.
 #[derive(Debug, PartialEq)]
 struct Variant<'a> {
     provider: &'a str,
@@ -248,7 +248,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Sends the last word and sees it off.
+    /// Sends the last message and waits until it has been sent.
     fn say_done(&mut self) -> Outcome<()> {
         let busy = self.endpoint.slots().count() - self.idle.len();
         let slot = self.idle_slot()?;

@@ -70,7 +70,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs a client to its end: what it has said on standard output.
+/// Runs a client to its end, and returns its standard output.
 pub(crate) fn ask(program: &str, command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{program}: {error}"))?;
     if !output.status.success() {

@@ -42,7 +42,7 @@ pub(crate) trait Design: Sync {
     /// The runs it consists of, for each contestant.
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case>;
 
-    /// What is to be said below the tables.
+    /// The text below the tables.
     fn afterword(&self, _plan: &Plan, _results: &Results) -> String {
         String::new()
     }

@@ -12,7 +12,7 @@ use crate::runner::registry;
 
 pub(crate) struct MpiPrograms;
 
-/// What two ranks do, which is what is measured when nothing is said.
+/// What two ranks do, which is what is measured by default.
 const USUAL: [Part; 4] = [Part::Latency, Part::Bandwidth, Part::Rate, Part::Overlap];
 
 /// Contestants that may be beside MPI programs: what the same path carries without an MPI library. Every other name is

@@ -127,7 +127,7 @@ fn measure(experiment: &Experiment, scale: Scale, folder: &Folder, interrupt: &I
     }
 }
 
-/// What a command has said last, which is its complaint when it has failed.
+/// The last output of a command, which is its error when it has failed.
 fn last_line(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()

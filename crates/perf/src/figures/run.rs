@@ -30,7 +30,7 @@ What a folder has already from the same build and command is not measured again:
 Exit codes: 0 all was measured, 1 an experiment failed (the others are drawn) or a claim does not hold, 2 the command
 line is wrong, 130 interrupted (what was measured is drawn).";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Figures {

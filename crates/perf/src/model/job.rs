@@ -380,7 +380,7 @@ impl Job {
         if self.operation == Some(Operation::Read) || self.kind == Kind::PingPing { 1.0 } else { 0.5 }
     }
 
-    /// How many messages make a run of about a second or less, unless told otherwise.
+    /// How many messages make a run of about a second or less, by default.
     pub(crate) fn default_iterations(kind: Kind, size: usize) -> u64 {
         let size = size as u64;
         match kind {

@@ -283,8 +283,8 @@ fn percent(run: &Run, figure: Figure) -> Option<f64> {
     Some(100.0 * run.figures(figure).next()?)
 }
 
-/// Megabytes per second of all processes together, from when the first began to when the last had ended. Each told the
-/// megabytes that it has sent as its value.
+/// Megabytes per second of all processes together, from when the first began to when the last had ended. Each reports
+/// the megabytes that it has sent as its value.
 fn all_to_all(run: &Run) -> Option<f64> {
     let megabytes: f64 = run.sides.iter().filter_map(|side| side.value).sum();
     let began = run.figures(Figure::Began).reduce(f64::min)?;

@@ -182,7 +182,7 @@ fn make(folder: &Path, benchmark: Benchmark, class: Class, ranks: usize) -> Resu
     })
 }
 
-/// What a benchmark said of itself.
+/// What a benchmark printed of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Printed {
     /// In seconds, with two digits.

@@ -35,7 +35,7 @@ pub(crate) enum Place {
     Lab(Rc<Lab>, [usize; 2]),
 }
 
-/// What was said about a network of their own.
+/// The option for a network of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LabWish {
     /// None, whatever the test wants.

@@ -34,7 +34,7 @@ impl Process {
             .arg(PEER_COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // What a side has to say comes as `Said::Failed`; libraries may chat.
+            // What a side has to report comes as `Said::Failed`; libraries may chat.
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;

@@ -17,7 +17,7 @@ use crate::runner::place::Place;
 use crate::runner::process::Process;
 use crate::runner::protocol::{LINE_LIMIT, Said};
 
-/// Does one run of a job, whose rank is of no matter; gives up after `limit`. With `provider`, libfabric finds it; with
+/// Does one run of a job, whose rank does not matter; gives up after `limit`. With `provider`, libfabric finds it; with
 /// `counting`, each side's misses are counted.
 pub(crate) fn run(
     job: &Job,
@@ -73,7 +73,7 @@ fn name(rank: usize, ranks: usize) -> String {
     }
 }
 
-/// A line that a process said, or that it says no more.
+/// A line of a process, or the end of its output.
 type Heard = (usize, Result<String, String>);
 
 /// Waits for one thing from each process. The first failure of any ends the wait.

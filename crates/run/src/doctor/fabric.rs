@@ -151,7 +151,7 @@ pub(super) fn load(folder: &Path, arguments: &[&str], is_needed: bool) -> Findin
     }
 }
 
-/// What a process has said that ends in time; its output fits a pipe. `None`: it has not ended, and is killed.
+/// The output of a process that ends in time; it fits a pipe. `None`: it has not ended, and is killed.
 fn finish(mut child: Child, limit: Duration) -> io::Result<Option<Output>> {
     let end = Instant::now() + limit;
     while child.try_wait()?.is_none() {
@@ -165,7 +165,7 @@ fn finish(mut child: Child, limit: Duration) -> io::Result<Option<Output>> {
     child.wait_with_output().map(Some)
 }
 
-/// What is to be said of the words of that process.
+/// The finding from the output of that process.
 fn judge(out: &[u8], complaints: &[u8], is_needed: bool) -> Finding {
     let complaints = String::from_utf8_lossy(complaints);
     let complaints = complaints.split_whitespace().collect::<Vec<_>>().join(" ");

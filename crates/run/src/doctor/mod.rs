@@ -38,7 +38,7 @@ Exit codes: 0 a program of this shell uses Weft, 1 something is in the way. Line
 note names what costs speed, or concerns other programs; a problem has to be solved first, and the line below says \
 how.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

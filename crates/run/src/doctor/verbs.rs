@@ -114,7 +114,7 @@ impl<'a> Verbs<'a> {
         }
     }
 
-    /// Those that load libibverbs by its name, as NCCL does. Said where the shell is set up for the others.
+    /// Those that load libibverbs by its name, as NCCL does. Reported where the shell is set up for the others.
     fn loaded_by_name(&self) -> Option<Finding> {
         let folders = self.shell.paths(LIBRARY_PATH);
         let names = ["libibverbs.so", LIBRARY];

@@ -9,9 +9,9 @@
 //!   message without payload.
 //! - It keeps each segment until the other end says that it is in place, in order, and only then calls
 //!   [`weft_rdmap::Stream::handle_sent`]: acknowledged means placed. What is not acknowledged in time is retransmitted.
-//! - It hands segments up as they come, wherever they belong. What the stream knows already is acknowledged again, what
+//! - It delivers segments as they come, wherever they belong. What the stream knows already is acknowledged again, what
 //!   it can't take yet is offered again later. Neither ends anything.
-//! - It says when the other end has said its last word only when everything before that is in place.
+//! - It says when the other end has sent its end of stream only when everything before that is in place.
 //! - When the stream takes nothing more, what still comes is thrown away and acknowledged, so that the other end can
 //!   end, too.
 //! - Whatever waits for time to pass is named in [`Pollable::next_timeout`].
@@ -182,8 +182,8 @@ impl Shuffled {
         Self { wire, phase, sender, receiver, closing: Closing::No, cut_short: false, random, disorder }
     }
 
-    /// Sends acknowledgements, segments and the last word until the carrier takes no more or `most` bytes have gone
-    /// out.
+    /// Sends acknowledgements, segments and the end of the stream until the carrier takes no more or `most` bytes have
+    /// been sent.
     fn flush(&mut self, most: usize, io: &mut Io<'_, ()>) -> Result<Sent, PortError> {
         let mut count = 0;
         self.cut_short = false;

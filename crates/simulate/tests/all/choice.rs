@@ -93,7 +93,7 @@ fn edge_where_the_answer_takes_most_of_that_time() {
     assert!(matches!(lower, LowerInfo::Edge) && took < Duration::from_millis(500), "{lower:?} after {took:?}");
 }
 
-/// A pair that goes through shared memory as long as the listening side has said nothing.
+/// A pair that goes through shared memory until the listening side answers.
 fn declined(transport: Transport) -> (World, PairOptions, Pair<IwarpOrEdge>) {
     let ring = Some(RingBehaviour { declines_after: Some(SOON), ..RingBehaviour::default() });
     let world = World::new(3, Behaviour { ring, ..Behaviour::default() });

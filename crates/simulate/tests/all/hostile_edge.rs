@@ -187,7 +187,7 @@ fn serve(key: Option<JobKey>) -> u32 {
     assert!(first <= Some(BACKLOG), "{first:?} have waited");
     assert_eq!(most, 1, "only one connection was accepted");
     assert!(attacker.heard < attacker.sent, "{} of {}", attacker.heard, attacker.sent);
-    // When he stops, so does everything.
+    // When the attacker stops, so does everything.
     pair.run(Duration::from_secs(30), || false);
     attacker.reflect();
     let before = attacker.heard;
@@ -335,7 +335,7 @@ fn callers_that_never_confirm_have_no_connection_and_are_soon_gone() {
 }
 
 /// One hello that an attacker has recorded, with the proof of the job key in it, sent again from everywhere, is one
-/// call, and comes to nothing.
+/// call, and fails.
 #[test]
 fn a_recorded_hello_is_one_call_however_often_and_from_wherever_it_is_said() {
     for key in [None, Some(JobKey::new(b"the key of this job").unwrap())] {

@@ -80,7 +80,7 @@ fn all_faults() -> Settings {
     }
 }
 
-/// A datagram of a number, told from a damaged one by what repeats it.
+/// A datagram of a number, distinguished from a damaged one by a repetition of the number.
 fn numbered(number: u32) -> Vec<u8> {
     let mut random = Random::new(u64::from(number));
     let mut bytes = number.to_be_bytes().to_vec();

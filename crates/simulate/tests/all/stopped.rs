@@ -52,7 +52,7 @@ fn connected() -> Pair<Edge> {
     let options = PairOptions::default();
     let pair = Pair::<Edge>::unconnected(&World::new(75, Behaviour::default()), &options);
     assert!(pair.connect(&options));
-    // The last words of set-up.
+    // The last packets of set-up.
     pair.run(Duration::from_millis(10), || false);
     pair
 }

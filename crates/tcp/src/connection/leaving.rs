@@ -28,7 +28,7 @@ impl Outgoing {
 }
 
 impl Connection {
-    /// The next segment that leaves now, if there is one. To be asked again until there is none, after each
+    /// The next segment that leaves now, if there is one. To be polled until there is none, after each
     /// [`Connection::handle`], [`Connection::handle_timeout`], write, read and close.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
         let outgoing = self.next_outgoing(now)?;

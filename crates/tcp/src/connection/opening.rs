@@ -10,7 +10,7 @@ use crate::sender::Ack;
 use crate::settings::{MIN_MSS, Settings};
 use crate::state::{Event, State};
 
-/// What a SYN has said, until its answer is acknowledged.
+/// The content of a SYN, until its answer is acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) number: u32,

@@ -96,7 +96,7 @@ impl EthernetLink {
                 if is_of_link =>
             {
                 let hardware = hardware_of(told.options_iterator())?;
-                // A group has not asked (RFC 4861 section 7.1.2).
+                // A group cannot have asked (RFC 4861 section 7.1.2).
                 let is_answer = kind.solicited;
                 if is_answer && header.destination_addr().is_multicast() {
                     return None;

@@ -52,7 +52,7 @@ impl Neighbours {
         self.known.len()
     }
 
-    /// A question has been asked: an answer is believed now.
+    /// A question was sent: an answer is believed now.
     pub(super) fn ask(&mut self, address: IpAddr) {
         if !self.open.contains(&address) {
             if self.open.len() == OPEN_QUESTIONS {

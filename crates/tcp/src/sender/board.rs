@@ -178,7 +178,7 @@ impl Scoreboard {
         self.lost > before
     }
 
-    /// The peer may have thrown away what it said it had (RFC 2018 section 8).
+    /// The peer may have thrown away what it has acknowledged selectively (RFC 2018 section 8).
     pub(crate) fn forget_sacks(&mut self) {
         for index in 0..self.list.len() {
             if self.list[index].fate == Fate::Sacked {

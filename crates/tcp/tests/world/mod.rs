@@ -18,7 +18,7 @@ pub(crate) struct Faults {
     pub(crate) copy: u64,
     pub(crate) damage: u64,
     pub(crate) late: u64,
-    /// A middlebox cuts segments where it likes, and joins those that follow one another.
+    /// A middlebox cuts segments anywhere, and joins those that follow one another.
     pub(crate) cut: u64,
     pub(crate) join: u64,
     pub(crate) delay_us: u64,

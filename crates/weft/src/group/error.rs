@@ -47,7 +47,7 @@ pub enum GroupError {
         /// Bytes that are possible.
         most: usize,
     },
-    /// The bootstrap server or the launcher has said what is not in its protocol.
+    /// The bootstrap server or the launcher has sent something that is not in its protocol.
     Protocol(String),
     /// The launcher speaks PMIx, and a request to it has failed or has returned an invalid value.
     Pmix(weft_pmix::Error),

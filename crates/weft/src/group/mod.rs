@@ -79,7 +79,7 @@ impl Group {
     /// The most bytes that one rank gives to [`Group::all_gather`].
     pub const MOST_BYTES: usize = limits::MOST_BYTES;
 
-    /// How long ranks wait for each other unless it is said otherwise.
+    /// How long ranks wait for each other by default.
     pub const LIMIT: Duration = limits::LIMIT;
 
     /// This process, or thread, is the only one.

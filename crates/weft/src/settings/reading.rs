@@ -156,7 +156,7 @@ pub fn read(variables: impl IntoIterator<Item = (String, String)>) -> Result<Rea
     Ok(Read { parameters, notes })
 }
 
-/// Which variables of the table are given, the one that counts behind others of the same, and what is to be said.
+/// Which variables of the table are given, the one that counts behind others of the same, and the notes about them.
 fn sort(variables: impl IntoIterator<Item = (String, String)>) -> Result<(Vec<Given>, Vec<Note>), Wrong> {
     let own = |(name, value): (String, String)| Some((name.strip_prefix(PREFIX)?.to_owned(), value.trim().to_owned()));
     let mut own: Vec<(String, String)> = variables.into_iter().filter_map(own).collect();

@@ -157,7 +157,7 @@ impl Stream {
     }
 
     /// Ends a direction, or both. After [`Shutdown::Write`] the peer reads an end behind all that was written. After
-    /// [`Shutdown::Read`] reads of this end find an end, those that wait too; the peer is not told.
+    /// [`Shutdown::Read`] reads of this end find an end, those that wait too; the peer is not notified.
     ///
     /// # Errors
     /// The stream is not established yet.

@@ -64,7 +64,7 @@ impl Connection {
         Ok(Self { queue_pair, source })
     }
 
-    /// Connects, and waits until the connection is established, or has come to nothing: at the latest when the NIC's
+    /// Connects, and waits until the connection is established, or has failed: at the latest when the NIC's
     /// `start_timeout` is over ([`ConnectOptions::timeout`] is not used). A future that is dropped gives it up.
     ///
     /// # Errors

@@ -294,7 +294,7 @@ impl ProtectionDomain {
         self.register_with(memory, &attributes)
     }
 
-    /// Registers memory with all that can be said about it, the STag included.
+    /// Registers memory with all its attributes, the STag included.
     ///
     /// # Errors
     /// As for [`ProtectionDomain::register_at`], and another region has the STag ([`MemoryError::StagInUse`]).

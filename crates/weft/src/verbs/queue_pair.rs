@@ -271,8 +271,8 @@ impl SharedReceiveQueue {
 
     /// Says that no more than one of the queue pairs that take from it at a time gets messages. Over iWARP and shared
     /// memory, where [`receipts`](super::Extensions::receipts) were agreed, its peer is promised all receives then, as
-    /// soon as they are posted. Else peers are promised as many as they have messages to send, and a message waits
-    /// until its sender has asked: a round trip more.
+    /// soon as they are posted. Else peers are promised as many as they have messages to send, and a message waits for
+    /// its sender's request: a round trip more.
     pub fn set_serves_one(&self) {
         if self.domain.here().is_ok() {
             self.queue.set_serves_one();

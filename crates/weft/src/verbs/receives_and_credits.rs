@@ -59,7 +59,7 @@
 //! ```
 //!
 //! # A fixed number
-//! Where each message is answered by one, as in remote procedure calls, nothing has to be said. Both programs know how
+//! Where each message is answered by one, as in remote procedure calls, no credits are needed. Both programs know how
 //! many requests may be without an answer; each posts that many receives. Two rules keep it so:
 //!
 //! 1. Post receives **before** [`QueuePair::connect`](super::QueuePair::connect) or

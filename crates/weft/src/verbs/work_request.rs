@@ -1,4 +1,4 @@
-//! Work requests, said in one line.
+//! Work requests, each written in one line.
 
 use weft_base::{Gather, Slice, Stag};
 use weft_nic::PostError;
@@ -6,7 +6,7 @@ use weft_rdmap::{AtomicCode, InlineBytes, MAX_INLINE, Operation, Payload, Reques
 
 use super::memory_region::RemoteMemory;
 
-/// A request to the peer: what to do, and how to report it. Signaled, not fenced and with id 0 unless said otherwise.
+/// A request to the peer: what to do, and how to report it. Signaled, not fenced and with id 0 by default.
 ///
 /// ```
 /// # use weft::verbs::{WorkRequest, RemoteMemory, Stag};
@@ -43,7 +43,7 @@ impl WorkRequest {
         Ok(Self::of(Operation::Send { payload: inline(bytes)?, solicited: false, invalidate: None }))
     }
 
-    /// Writes the bytes of a slice into the peer's memory. The peer's application is not told.
+    /// Writes the bytes of a slice into the peer's memory. The peer's application is not notified.
     pub fn write(payload: Slice, target: RemoteMemory) -> Self {
         Self::of(Operation::Write { payload: Payload::Gather(payload.into()), target: target.target() })
     }

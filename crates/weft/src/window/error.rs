@@ -70,7 +70,7 @@ pub enum Error {
         /// Why.
         why: EndpointFailure,
     },
-    /// What a rank has said or done is not what ranks do.
+    /// A rank has sent or done what ranks do not.
     Violation {
         /// The rank.
         rank: usize,

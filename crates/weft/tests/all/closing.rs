@@ -181,8 +181,7 @@ fn what_closing_cuts_off_before_it_is_connected_was_closed() {
     }
 }
 
-/// The peer lives, runs its NIC and has posted no receive: flow control holds back most of this, for as long as it
-/// likes.
+/// The peer lives, runs its NIC and has posted no receive: flow control holds back most of this, for any time.
 #[test]
 fn a_peer_that_receives_nothing_does_not_keep_an_endpoint_open() {
     for (transport, linger) in [(Transport::Iwarp, None), (Transport::Edge, Some(Duration::from_millis(100)))] {

@@ -61,7 +61,7 @@ fn attributes() -> EndpointAttributes {
     EndpointAttributes::at(kind().any())
 }
 
-/// A peer that speaks the protocol and says what it likes.
+/// A peer that speaks the protocol and sends any message.
 struct Stranger {
     context: Context,
     domain: ProtectionDomain,

@@ -39,7 +39,7 @@ pub(crate) struct Scenario {
     pub flush_is_local: bool,
     pub barrier_is_empty: bool,
     pub keeps_nothing: bool,
-    /// Bytes that a message is said to have: with some numbers, only a few messages may come early.
+    /// The stated length of a message: with some lengths, only a few messages may come early.
     pub message_bytes: u32,
     /// A rank's window does not know that it may not send more.
     pub sends_too_much: bool,

@@ -28,7 +28,7 @@ pub(crate) fn operation(job: &Job) -> Operation {
         }
         _ => Operation::Send,
     };
-    // Streams both ways are beside exchanges in one test: what is said of the operation is for those.
+    // Streams both ways are beside exchanges in one test: the operation of the options is for those.
     job.operation.filter(|_| job.kind != Kind::Duplex).unwrap_or(usual)
 }
 

@@ -107,7 +107,7 @@ impl Side for Link {
 
 impl Link {
     fn new(endpoint: Endpoint, events: EventQueue, job: &Job) -> Self {
-        // Two more than the window: for the receiver's last word, and for a message that is in flight meanwhile.
+        // Two more than the window: for the receiver's last message, and for one that is in flight meanwhile.
         let count = job.buffers() + 2;
         let idle = (0..count).map(|_| Buffer::from(vec![0x5a; job.size])).collect();
         let filled = Vec::with_capacity(count);
@@ -201,7 +201,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends the last word and sees it off.
+    /// Sends the last message and waits until it has been sent.
     fn say_done(&mut self) -> Outcome<()> {
         let busy = self.count - self.idle.len();
         self.send(DONE)?;

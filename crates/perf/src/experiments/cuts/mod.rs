@@ -55,7 +55,7 @@ docs/cuts.md describes the benchmark, and how to measure another transport by it
 Exit codes: 0 measured, 1 a contestant failed, lost or doubled something, 2 the command line is wrong, 130 interrupted:
 what was measured until then is kept.";
 
-/// What can be said on the command line.
+/// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Cuts {

@@ -67,7 +67,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// What both sides have said.
+    /// What both sides have reported.
     pub(crate) fn of(sent: &Sent, received: &Received) -> Self {
         let counts = &received.counts;
         let operations = sent.operations.zip(received.counter).map(|(operations, counter)| {

@@ -16,7 +16,7 @@ pub(crate) fn deadline(limit_s: u64) -> Instant {
     Instant::now() + Duration::from_secs(limit_s) + BESIDE
 }
 
-/// What a process has said, from its beginning to its end.
+/// What a process has written, from its beginning to its end.
 pub(crate) struct Spoken {
     pub(crate) status: ExitStatus,
     pub(crate) output: Vec<u8>,

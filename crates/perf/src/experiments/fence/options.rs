@@ -1,4 +1,4 @@
-//! What can be said of fences on the command line, and how much is measured.
+//! The options of fences on the command line, and how much is measured.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -111,7 +111,7 @@ impl CutWay {
     }
 }
 
-/// What else was said on the command line.
+/// The other options of the command line.
 pub(crate) struct Wishes<'a> {
     pub(crate) transport: Option<&'a str>,
     pub(crate) vs: Option<&'a [String]>,

@@ -172,7 +172,8 @@ impl Group<'_> {
         self.factors().map(|factor| factor.ln().abs()).fold(0.0, f64::max)
     }
 
-    /// What the one that is behind is worse by, above 1; where the two are not told apart, the ratio of their medians.
+    /// What the one that is behind is worse by, above 1; where the two are not distinguished, the ratio of their
+    /// medians.
     fn factors(&self) -> impl Iterator<Item = f64> {
         self.comparisons.iter().filter_map(|comparison| self.factor(comparison))
     }

@@ -172,7 +172,7 @@ fn advertisements_that_nobody_asked_for_are_not_learned_and_override_nobody() {
         let meek = changed(&lie, |frame| frame[ICMP + 4] &= 0x5f);
         assert_eq!((parse(&mut one, &meek), one.poll_doubted()), (Arrived::Nothing, None));
     }
-    // A group has not asked.
+    // A group cannot have asked.
     let (mut one, _) = (link(1), link(2));
     let _ = one.question(ip(2));
     let lie = changed(&to_all(&liar), |frame| frame[ICMP + 4] = 0x60);

@@ -132,7 +132,7 @@ fn listen_beside(stream: &TcpStream) -> io::Result<TcpListener> {
     TcpListener::bind(own)
 }
 
-/// Says something, and waits for an answer of that kind. When it cannot be said the server may have said why.
+/// Sends a message, and waits for an answer of that kind. When the send fails the server may have sent the reason.
 fn say(stream: &mut TcpStream, bytes: &[u8], answer: u8) -> Result<(), Failure> {
     let sent = stream.write_all(&frame(bytes));
     expect(stream, answer).map_err(|failure| match (sent, failure) {

@@ -296,8 +296,8 @@ fn listen_to(rank: usize, port: u16, mut stream: TcpStream, sender: &Sender<News
     }
 }
 
-/// A connection that is closed while bytes wait to be read is reset, and what was said on it last is lost: so they are
-/// read until the rank has closed it.
+/// A connection that is closed while bytes wait to be read is reset, and the last bytes that were sent on it are lost:
+/// so they are read until the rank has closed it.
 fn drain(mut stream: TcpStream, limit: Duration) {
     let (start, mut bytes) = (Instant::now(), [0; 1024]);
     let _ = stream.set_read_timeout(Some(limit));
