@@ -267,7 +267,7 @@ fn more(end: &End) -> QueuePair {
 /// Sends frames that have no datagram, or one that is for no port, until it is ended.
 fn disturb(hardware: &str, remote: SocketAddr) {
     let socket = PacketSocket::open("rail0").unwrap();
-    // With colons it could not be told from an address.
+    // With colons it could not be distinguished from an address.
     let mut head: Vec<u8> = hardware.split('-').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     head.extend_from_slice(&socket.hardware());
     head.extend_from_slice(&ETHER_TYPE.to_be_bytes());

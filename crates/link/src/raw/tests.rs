@@ -97,7 +97,7 @@ fn pass_datagrams([one, other]: &[LinkSettings; 2]) {
         Ok(DatagramSent::Taken(1))
     );
     assert_eq!(receive(stacks, &mut other, 1), [b"knockover"]);
-    // The host that was asked has learnt the address of the asker.
+    // The host that got the question has learnt the address of the asker.
     assert_eq!(other.send(&batch(&one, 9), &[Piece::Bytes(b"who")]), Ok(DatagramSent::Taken(1)));
     assert_eq!(receive(stacks, &mut one, 1), [b"who"]);
     // The ring has room for few frames of the loopback, which are long.
@@ -127,7 +127,7 @@ fn what_cannot_be_sent_says_why() {
     assert_eq!(send("[fd77::1]:1", None), Err(PortError::Unreachable));
     let foreign = Some(LocalAddress { ip: "192.0.2.1".parse().unwrap(), interface: 0 });
     assert_eq!(send(&other.local.to_string(), foreign), Err(PortError::AddressNotLocal));
-    // One that does not answer is asked, and then some frames wait for its answer.
+    // One that does not answer gets a question, and then some frames wait for its answer.
     let nobody = SocketAddr::new(ip(99), 1).to_string();
     for _ in 0..20 {
         assert_eq!(send(&nobody, None), Ok(DatagramSent::Taken(1)));

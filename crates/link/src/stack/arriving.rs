@@ -98,7 +98,7 @@ impl Stack {
         self.note_answers();
     }
 
-    /// A caller that is not known yet is asked for its hardware address, and the answer waits for that: where the
+    /// A caller whose hardware address is unknown gets a question for it, and the answer waits for that: where the
     /// kernel answers for the address, no question has come here.
     pub(super) fn reply(&mut self, flow: &Flow, reply: &Segment) {
         let remote = flow.remote.ip();

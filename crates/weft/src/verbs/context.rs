@@ -158,7 +158,7 @@ impl Context {
         Ok(Listener::new(Arc::clone(&self.opened), listener))
     }
 
-    /// Runs the NIC for one turn, if nobody else does. Only needed by programs that neither poll nor wait, with
+    /// Runs the NIC for one turn, if no other thread does. Only needed by programs that neither poll nor wait, with
     /// [`Progress::Caller`]. Returns whether anything was done.
     pub fn progress(&self) -> bool {
         self.nic().progress()

@@ -81,10 +81,10 @@
 //!
 //! # Who does the work
 //! With [`Progress::Hybrid`] (the default) the calling thread runs the NIC while it posts, polls or waits, and a thread
-//! of the NIC carries on when the caller has been away for 200 us, or longer on a crowded machine (see
-//! [`Settings::away`]); with [`Progress::Caller`] nobody does then; with [`Progress::Thread`] that thread does all the
-//! work. [`Settings::engines`] spreads connections over cores. [`Settings::laboratory`] is for those who study which
-//! stage of the path belongs on which thread.
+//! of the NIC carries on when the caller has been away for 200 us, or longer on an oversubscribed machine (see
+//! [`Settings::away`]); with [`Progress::Caller`] no thread does then; with [`Progress::Thread`] that thread does all
+//! the work. [`Settings::engines`] spreads connections over cores. [`Settings::laboratory`] is for those who study
+//! which stage of the path belongs on which thread.
 //!
 //! # Callbacks
 //! Code that the NIC calls ([`Completions::complete`](crate::endpoint::Completions::complete), what

@@ -59,8 +59,8 @@
 //! ```
 //!
 //! # A fixed number
-//! Where each message is answered by one, as in remote procedure calls, no credits are needed. Both programs know how
-//! many requests may be without an answer; each posts that many receives. Two rules keep it so:
+//! Where each message is answered by one, as in remote procedure calls, no credits have to be sent. Both programs know
+//! how many requests may be without an answer; each posts that many receives. Two rules keep it so:
 //!
 //! 1. Post receives **before** [`QueuePair::connect`](super::QueuePair::connect) or
 //!    [`IncomingConnection::accept`](super::IncomingConnection::accept): an idle queue pair takes them, and the peer

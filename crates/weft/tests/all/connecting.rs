@@ -207,7 +207,7 @@ fn a_server_that_closes_at_once() {
     });
 }
 
-/// A peer whose reply cannot be accepted is told the reason, by an application that is gone at once.
+/// A peer whose reply cannot be accepted gets the reason, from an application that is gone at once.
 #[test]
 fn what_is_said_last_arrives_when_nobody_stays() {
     // More reads in flight than there is room for; and a peer-to-peer model that was not requested.
