@@ -112,7 +112,7 @@ impl EcnValidation {
     pub fn on_sent_run(&mut self, count: u32, probe_timeout: Duration, now: Time) {
         self.sent = self.sent.saturating_add(u64::from(count));
         self.tested = self.tested.saturating_add(count);
-        self.until.get_or_insert(now + TEST_TIMEOUTS * probe_timeout);
+        self.until.get_or_insert_with(|| now + TEST_TIMEOUTS * probe_timeout);
         if self.state == EcnState::Testing && self.tested >= TEST_PACKETS {
             self.end_test();
         }

@@ -35,8 +35,8 @@ pub struct Pacer {
     due: Time,
     /// It has stopped somebody, and not enough has been saved up since.
     rests: bool,
-    /// How long [`LARGEST_CALL`] takes at the rate of what has left last.
-    call: Duration,
+    /// The rate of what has left last: a window of bytes, and a round trip.
+    rate: (u64, Duration),
     /// When the sender may go on, if the pacer is all that holds it back.
     stopped_until: Option<Time>,
     /// When it let somebody go last whom it had stopped, and how late he came.
@@ -58,8 +58,10 @@ impl Pacer {
 
     /// How much of a burst is saved up before somebody goes on that was stopped.
     fn saves(&self, burst: Duration) -> Duration {
-        let is_small = burst.saturating_mul(LEAST_PART) < self.call;
-        if is_small { burst / 2 } else { self.call.clamp(burst / 2, burst) }
+        let (window, round_trip) = self.rate;
+        let call = time_of(LARGEST_CALL, window, round_trip);
+        let is_small = burst.saturating_mul(LEAST_PART) < call;
+        if is_small { burst / 2 } else { call.clamp(burst / 2, burst) }
     }
 
     /// Somebody wants to send now: until when that is to wait, if at all.
@@ -97,7 +99,7 @@ impl Pacer {
     pub fn on_sent_row(&mut self, count: u32, bytes: u64, window: u64, round_trip: Duration, now: Time) {
         let (due, takes) = self.next(bytes, window, round_trip, now);
         self.due = due + takes.saturating_mul(count);
-        self.call = time_of(LARGEST_CALL, window, round_trip);
+        self.rate = (window, round_trip);
     }
 
     /// The number of packets of `bytes` bytes that may leave now, one behind the other, if the pacer stops none: at
@@ -113,8 +115,11 @@ impl Pacer {
     fn next(&self, bytes: u64, window: u64, round_trip: Duration, now: Time) -> (Time, Duration) {
         let takes = |bytes| time_of(bytes, window, round_trip);
         // Only what leaves in the visit that was late.
-        let late = if self.woke_at == now { self.late } else { Duration::ZERO };
-        let made_up = late.min(MADE_UP_TIME.max(takes(MADE_UP_BYTES.max(bytes.saturating_mul(2)))));
+        let made_up = if self.woke_at == now && !self.late.is_zero() {
+            self.late.min(MADE_UP_TIME.max(takes(MADE_UP_BYTES.max(bytes.saturating_mul(2)))))
+        } else {
+            Duration::ZERO
+        };
         let saved = made_up.max(self.initial);
         let since = Time::from_nanos(now.as_nanos().saturating_sub(saved.as_nanos() as u64));
         (self.due.max(since), takes(bytes))

@@ -338,9 +338,9 @@ impl Rail {
     /// Where more than that waits in queues of the path, half of what waits is acknowledged at a time: the other half
     /// keeps the path busy until the acknowledgement is here.
     pub(crate) fn asks(&mut self, bytes: u64, fills: bool) -> bool {
-        let requests = self.requests();
         self.unasked += bytes;
-        requests.are_due(self.unasked, fills)
+        let may_ask = fills || self.unasked >= FEWEST_ASKED * self.mtu.current() as u64;
+        may_ask && self.requests().are_due(self.unasked, fills)
     }
 
     /// When packets request an immediate acknowledgement, as the window is now.

@@ -151,8 +151,8 @@ impl Sent {
             self.in_flight += u64::from(count) * u64::from(leaving.bytes);
             self.last_sent = leaving.now;
         }
+        // `settled_to` stays: a new record is in flight, or there is none.
         self.next += u64::from(count);
-        self.pass_settled();
         self.pop_settled(leaving.now, Duration::MAX);
     }
 
@@ -266,6 +266,9 @@ impl Sent {
     pub(crate) fn detect(&mut self, now: Time, delay: Duration, lost: &mut Vec<Packet>) {
         self.loss_at = None;
         let Some(largest) = self.largest_acked.filter(|largest| *largest > 0) else { return };
+        if !self.is_flying_before(largest) {
+            return;
+        }
         let before = lost.len();
         let from = self.rows.partition_point(|row| row.end() <= self.settled_to);
         for at in from..self.rows.partition_point(|row| row.number < largest) {
@@ -287,6 +290,13 @@ impl Sent {
             self.orderly_after = (self.orderly_after * 2).min(MAX_ORDERLY_AFTER);
         }
         self.pass_settled();
+    }
+
+    /// Whether a packet below this number may be in flight. A quick check, called for each acknowledgement.
+    fn is_flying_before(&self, number: u64) -> bool {
+        // Mostly the first record is the oldest one in flight.
+        let oldest = self.rows.front().map_or(self.next, |front| front.number.max(self.settled_to));
+        self.flying > 0 && oldest < number
     }
 
     /// The oldest packet in flight.
@@ -318,7 +328,14 @@ impl Sent {
 
     /// Forgets settled packets. Those declared lost stay a while: an acknowledgement may show that the loss was
     /// spurious.
+    #[inline]
     pub(crate) fn pop_settled(&mut self, now: Time, keep: Duration) {
+        if self.rows.front().is_some_and(|front| !front.is_flying()) {
+            self.pop_front(now, keep);
+        }
+    }
+
+    fn pop_front(&mut self, now: Time, keep: Duration) {
         let crowded = self.used() > self.most / 2;
         while let Some(front) = self.rows.front() {
             let is_over = front.is_settled() || !front.is_flying() && (crowded || front.sent() + keep < now);
