@@ -70,6 +70,12 @@ impl Connection {
         self.phase = Phase::Over;
     }
 
+    /// Whether [`Connection::poll_event`] has any.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -135,12 +141,9 @@ impl Connection {
                 self.rails.iter().filter_map(|rail| rail.received.due()).chain(Some(until)).min()
             }
             Phase::Open | Phase::Aborting => {
-                // Called after each packet.
-                let mut first = self.gone_at();
+                // Called after many packets: what is far away is computed only if nothing comes before it.
+                let mut first = Time::from_nanos(u64::MAX);
                 let mut consider = |at: Option<Time>| first = at.map_or(first, |at| at.min(first));
-                if self.is_quiet() {
-                    consider(Some(self.keep_alive_at()));
-                }
                 consider(self.pairing.open_at().filter(|_| self.may_open()));
                 consider(self.refused_until());
                 let (longest, freshest) = (self.longest_probe_interval(), self.freshest());
@@ -152,6 +155,12 @@ impl Connection {
                     consider(rail.mtu.timeout());
                     consider(rail.candidate.map(|candidate| candidate.due));
                     consider(rail.silence.decided_at());
+                }
+                if first > self.quiet_since() + self.keep_alive / QUIET_PART && self.is_quiet() {
+                    first = first.min(self.keep_alive_at());
+                }
+                if first > self.last_heard + self.settings.peer_timeout {
+                    first = first.min(self.gone_at());
                 }
                 Some(first)
             }
@@ -169,7 +178,8 @@ impl Connection {
     fn may_have_timer_before(&self, at: Time) -> bool {
         let ([rail], Phase::Open) = (&self.rails[..], self.phase) else { return true };
         let is_before = |time: Option<Time>| time.is_some_and(|time| time < at);
-        let may_probe = rail.sent.is_flying() && rail.sent.last_sent() + rail.trip.probe_timeout() < at;
+        let may_probe =
+            rail.sent.is_flying() && rail.sent.last_sent() + rail.trip.probe_timeout() + self.peer_ack_delay < at;
         is_before(rail.received.due())
             || is_before(rail.sent.loss_at())
             || is_before(rail.paced_until)
