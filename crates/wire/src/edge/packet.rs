@@ -8,6 +8,7 @@ use super::frame::{self, CRC_LENGTH, Frame, SegmentOptions, kind};
 use super::reader::Reader;
 use super::{ConnectionId, EdgeError};
 use crate::Crc32c;
+use crate::bytes::{read_u32, read_u64};
 
 /// Bytes before the first frame: flags, rail, connection, packet number, header check.
 pub const HEADER_LENGTH: usize = 18;
@@ -54,8 +55,7 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// It is not a packet of an established connection, of another version, sealed, or too short.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, EdgeError> {
-        let mut reader = Reader(datagram);
-        let first = reader.u8()?;
+        let first = *datagram.first().ok_or(EdgeError::Short)?;
         if first & FORM != ESTABLISHED {
             return Err(EdgeError::NotEdge);
         }
@@ -65,14 +65,14 @@ impl<'a> Packet<'a> {
         if first & SEALED != 0 {
             return Err(EdgeError::Value("the seal"));
         }
+        let bytes: &[u8; HEADER_LENGTH] = datagram.first_chunk().ok_or(EdgeError::Short)?;
         let header = Header {
             ack_now: first & ACK_NOW != 0,
             key_phase: first & KEY_PHASE != 0,
-            rail: reader.u8()?,
-            destination: ConnectionId(reader.u64()?),
-            number: u64::from(reader.u32()?),
+            rail: bytes[1],
+            destination: ConnectionId(read_u64(bytes, 2)),
+            number: u64::from(read_u32(bytes, NUMBER)),
         };
-        reader.take(HEADER_LENGTH - CHECK)?;
         Ok(Self { header, bytes: datagram })
     }
 
@@ -89,6 +89,13 @@ impl<'a> Packet<'a> {
         // What is covered of frames in a row is summed up at once, and the last of that with the header.
         let (mut run, mut last) = (rest, &[][..]);
         while !rest.is_empty() {
+            if let Some(covered) = frame::covered_of_last(rest) {
+                // Its payload is what is left.
+                let covered = run.len() - rest.len() + covered;
+                check.update(last);
+                (last, run) = (&run[..covered], &[][..]);
+                break;
+            }
             let (_, covered, after) = frame::split(rest)?;
             if covered.len() + after.len() < rest.len() {
                 check.update(last);
@@ -111,12 +118,8 @@ impl<'a> Packet<'a> {
 
     /// The frames, in order. It ends early where there is none: never after a good [`Packet::verify`].
     pub fn frames(&self) -> impl Iterator<Item = Frame<'a>> + use<'a> {
-        let mut rest = &self.bytes[HEADER_LENGTH..];
-        core::iter::from_fn(move || {
-            let (frame, _, after) = frame::split(rest).ok()?;
-            rest = after;
-            Some(frame)
-        })
+        let mut rest = Reader(&self.bytes[HEADER_LENGTH..]);
+        core::iter::from_fn(move || if rest.0.is_empty() { None } else { frame::parse(&mut rest).ok() })
     }
 }
 
@@ -220,8 +223,14 @@ impl<'a> Builder<'a> {
 
     /// Writes payload that is at hand, and its CRC.
     pub fn payload(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
-        let crc: [u8; CRC_LENGTH] = Crc32c::of(bytes).to_be_bytes();
+        self.payload_of([bytes]);
+    }
+
+    /// As [`Builder::payload`], of payload in pieces.
+    pub fn payload_of<const N: usize>(&mut self, pieces: [&[u8]; N]) {
+        let start = self.out.len();
+        pieces.iter().for_each(|piece| self.out.extend_from_slice(piece));
+        let crc: [u8; CRC_LENGTH] = Crc32c::of(&self.out[start..]).to_be_bytes();
         self.out.extend_from_slice(&crc);
     }
 

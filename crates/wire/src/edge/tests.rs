@@ -394,6 +394,18 @@ proptest! {
         prop_assert_eq!(frame::expand_position(number & 0xffff_ffff_ffff, near), number);
     }
 
+    /// The quick way gives what reading the frame gives, or nothing.
+    #[test]
+    fn of_a_last_segment_as_much_is_covered_as_when_it_is_read(
+        bytes in proptest::collection::vec(any::<u8>(), 0..40),
+        kind in 0u8..16,
+    ) {
+        let bytes = [&[kind][..], &bytes].concat();
+        let is_segment = kind == frame::kind::SEGMENT;
+        let by_reading = frame::split(&bytes).ok().map(|(_, covered, _)| covered.len());
+        prop_assert_eq!(frame::covered_of_last(&bytes), by_reading.filter(|_| is_segment));
+    }
+
     #[test]
     fn noise_is_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), first in 0u8..16) {
         let _ = destination(&bytes);
