@@ -215,6 +215,19 @@ impl Outgoing {
         self.keep(stored);
     }
 
+    /// Keeps a segment that was sent whole, and is the first that is not acknowledged or follows such.
+    ///
+    /// # Panics
+    /// As [`Outgoing::push`].
+    pub(crate) fn push_sent(&mut self, segment: &Segment<'_>) {
+        let mut stored = self.store(segment);
+        stored.position = self.next;
+        (stored.waiting, stored.sent) = (0, 1);
+        self.next += stored.takes();
+        self.places += 1;
+        self.ring.push_back(stored);
+    }
+
     /// Queues a segment that is sent in packets with `part` bytes of its payload each: as one record for those that are
     /// full, and one for the rest, which leaves room for other segments in its packet.
     ///

@@ -12,6 +12,7 @@ use super::{Confirmation, Connection};
 use crate::batch::Batch;
 use crate::outgoing::Segment;
 use crate::phase::Phase;
+use crate::stored::Options;
 
 /// The longest segment on the fast path, header and payload: with an acknowledgement it fits into every datagram.
 pub const MOST_PASSED: usize = BASE_DATAGRAM - HEADER_LENGTH - MOST_ACK - SEGMENT_OVERHEAD - 2;
@@ -51,14 +52,14 @@ impl Connection {
     /// or will be before the next packet. Only if [`Connection::can_pass`].
     ///
     /// # Panics
-    /// When the segment is longer than [`MOST_PASSED`] bytes or has bytes to gather.
+    /// When the segment is longer than [`MOST_PASSED`] bytes, has bytes to gather, or options.
     pub fn pass(&mut self, segment: &Segment<'_>, now: Time, out: &mut Batch) {
         debug_assert!(self.can_pass(now), "a segment that overtakes others");
         let length = segment.header.len() + segment.bytes.len();
-        assert!(length <= MOST_PASSED && segment.gather.is_empty(), "{length} bytes are too long, or gathered");
-        self.outgoing.push(segment);
+        let is_short = length <= MOST_PASSED && segment.gather.is_empty() && segment.options == Options::default();
+        assert!(is_short, "{length} bytes are too long, gathered, or have options");
         self.rails[0].see_quiet(now);
-        self.pass_last(now, out);
+        self.pass_alone(now, out, |connection, draft, room| connection.put_new(segment, draft, room));
     }
 
     /// As [`Connection::pass`], for the kept segment. Only if [`Connection::can_pass_kept`]. Returns false when it has
@@ -67,12 +68,18 @@ impl Connection {
         debug_assert!(self.can_pass_kept(now), "a segment that overtakes others");
         let may = self.may_send_segments(0, now);
         if may {
-            self.pass_last(now, out);
+            self.pass_alone(now, out, |connection, draft, room| {
+                let serial = connection.outgoing.end_serial() - 1;
+                let is_in = connection.put_segment(serial, None, draft, room);
+                debug_assert!(is_in, "a short segment fits");
+            });
         }
         may
     }
 
-    fn pass_last(&mut self, now: Time, out: &mut Batch) {
+    /// Writes a datagram with one segment, which `put` puts in, and the acknowledgement that it takes along.
+    #[inline]
+    fn pass_alone(&mut self, now: Time, out: &mut Batch, put: impl FnOnce(&mut Self, &mut Draft<'_>, usize)) {
         let place = self.rails[0].place.expect("the fast path needs a validated path");
         let size = self.rails[0].mtu.current();
         let header = self.header(0);
@@ -81,10 +88,8 @@ impl Connection {
         if self.takes_ack_along(0, now) {
             self.acknowledge(0, &mut draft, now);
         }
-        let serial = self.outgoing.end_serial() - 1;
         let room = size - draft.length();
-        let is_in = self.put_segment(serial, None, &mut draft, room);
-        debug_assert!(is_in, "a short segment fits");
+        put(self, &mut draft, room);
         self.finish(draft, now, &mut out.datagrams);
         self.on_nothing_to_send();
     }
@@ -117,5 +122,50 @@ impl Connection {
             || rail.candidate.is_some_and(|candidate| candidate.due <= now)
             || rail.paced_until.is_some_and(|until| until <= now)
             || self.path_probe(0).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddr;
+
+    use weft_base::Gather;
+
+    use super::*;
+    use crate::connection::Established;
+    use crate::outgoing::Source;
+    use crate::settings::Settings;
+
+    struct One<'a>(Option<Segment<'a>>);
+
+    impl Source for One<'_> {
+        fn next(&mut self, _: u32) -> Option<Segment<'_>> {
+            self.0.take()
+        }
+    }
+
+    #[test]
+    fn a_passed_segment_is_written_and_kept_as_any_other() {
+        let (settings, now) = (Settings::default(), Time::from_nanos(1_000_000));
+        let established = Established::unknown(SocketAddr::from(([10, 0, 0, 1], 4791)), 1, &settings);
+        // A DDP header, and bytes behind it.
+        let header = &[[0x41, 0x43].as_slice(), &[0; 16], &[5; 6]].concat();
+        for (length, ack_now) in [(0, false), (8, false), (8, true), (MOST_PASSED - header.len(), false)] {
+            let bytes = &vec![7; length];
+            let (gather, options) = (Gather::empty(), Options::default());
+            let segment = Segment { header, bytes, gather, is_steady: false, ack_now, options };
+            let [(passed, one), (sent, other)] = [true, false].map(|passes| {
+                let mut connection = Connection::new(&established, &settings, Time::ZERO);
+                let mut batch = Batch::new(8, 1 << 17);
+                if passes {
+                    connection.pass(&segment, now, &mut batch);
+                } else {
+                    connection.transmit(&mut One(Some(segment)), now, &mut batch);
+                }
+                (batch, format!("{:?} {:?}", connection.outgoing, connection.rails[0].sent))
+            });
+            assert_eq!((passed.bytes, passed.datagrams), (sent.bytes, sent.datagrams), "{length} bytes");
+            assert_eq!(one, other, "{length} bytes");
+        }
     }
 }

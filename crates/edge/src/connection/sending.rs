@@ -5,14 +5,16 @@ use weft_base::Time;
 use weft_congestion::Stamp;
 use weft_wire::edge::BASE_DATAGRAM;
 use weft_wire::edge::ack::{Ack, MAX_MORE_RANGES, RANGE_LENGTH};
-use weft_wire::edge::frame::{COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVERHEAD};
+use weft_wire::edge::frame::{
+    COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVERHEAD, SegmentOptions, ddp_header_length,
+};
 use weft_wire::edge::packet::{Builder, HEADER_LENGTH, Header};
 use weft_wire::edge::setup::RESET_LENGTH;
 
 use super::striping::{Turn, has};
 use super::{Confirmation, Connection, control};
 use crate::batch::{Batch, Datagram, Piece};
-use crate::outgoing::{MOST_IN_PACKET, Sendable, Source};
+use crate::outgoing::{MOST_IN_PACKET, Segment, Sendable, Source};
 use crate::phase::Phase;
 use crate::rail::{PathAddress, Rail};
 use crate::received::Packed;
@@ -86,6 +88,18 @@ impl<'a> Draft<'a> {
     fn asks(&mut self) {
         self.builder.ack_now();
         self.asks = true;
+    }
+
+    /// It holds this segment, which it was the first to hold or the next one.
+    fn has_segment(&mut self, serial: u64, ack_now: bool) {
+        if ack_now {
+            self.asks();
+        }
+        (self.eliciting, self.is_empty) = (true, false);
+        if self.contents.count == 0 {
+            self.contents.first = serial;
+        }
+        self.contents.count += 1;
     }
 
     pub(super) fn length(&self) -> usize {
@@ -422,19 +436,27 @@ impl Connection {
         let counted = (!draft.to_end).then_some(ulpdu as u16);
         draft.builder.segment(sendable.position, counted, &sendable.options, &sendable.ddp);
         draft.payload(&sendable);
-        if ack_now {
-            draft.asks();
-        }
-        draft.eliciting = true;
-        draft.is_empty = false;
-        if draft.contents.count == 0 {
-            draft.contents.first = serial;
-        }
-        draft.contents.count += 1;
+        draft.has_segment(serial, ack_now);
         draft.contents.part = part.map(|part| self.outgoing.span(serial, part));
         self.counters.segments_sent += 1;
         self.counters.segments_repeated += u64::from(self.outgoing.on_sent(serial, part));
         true
+    }
+
+    /// Queues a short segment without options, and writes it to the end of a packet: as [`Connection::put_segment`]
+    /// would, from where the caller has it.
+    pub(super) fn put_new(&mut self, segment: &Segment<'_>, draft: &mut Draft<'_>, room: usize) {
+        let (serial, position) = (self.outgoing.end_serial(), self.outgoing.end());
+        let (ddp, behind) = segment.header.split_at(ddp_header_length(segment.header[0]));
+        let ulpdu = segment.header.len() + segment.bytes.len();
+        debug_assert!(SEGMENT_OVERHEAD + ulpdu <= room, "a short segment fits");
+        draft.to_end = COUNTED_SEGMENT_OVERHEAD + ulpdu > room;
+        let counted = (!draft.to_end).then_some(ulpdu as u16);
+        draft.builder.segment(position, counted, &SegmentOptions::NONE, ddp);
+        draft.builder.payload_of([behind, segment.bytes]);
+        draft.has_segment(serial, segment.ack_now);
+        self.counters.segments_sent += 1;
+        self.outgoing.push_sent(segment);
     }
 
     /// When nothing is left to send and all is acknowledged, sends the close.
@@ -458,7 +480,8 @@ impl Connection {
         // An MTU probe says nothing of the window or of the rate: mostly the interface refuses the first one, which has
         // the size of a datagram on the loopback.
         let is_mtu_probe = draft.contents.is_probe;
-        let fills = !is_mtu_probe && rail.sent.in_flight() + u64::from(in_flight) + length as u64 > rail.limit();
+        let limit = rail.limit();
+        let fills = !is_mtu_probe && rail.sent.in_flight() + u64::from(in_flight) + length as u64 > limit;
         let is_probe = draft.eliciting && core::mem::take(&mut rail.probes) > 0;
         rail.was_full |= fills;
         if draft.eliciting {
@@ -491,7 +514,7 @@ impl Connection {
             rail.ecn.on_sent(rail.trip.probe_timeout() + self.peer_ack_delay, now);
         }
         if eliciting && !is_mtu_probe && rail.trip.is_known() {
-            rail.pacer.on_sent(length as u64, rail.limit(), rail.trip.smoothed(), now);
+            rail.pacer.on_sent(length as u64, limit, rail.trip.smoothed(), now);
         }
         let first = datagrams.last().map_or(0, |last| last.pieces.end);
         let ecn = if marked { 2 } else { 0 };
