@@ -50,6 +50,15 @@ impl Path {
         let is_one = !to.ip().is_multicast() && !to.ip().is_unspecified();
         is_one.then_some(Self { to, from })
     }
+
+    /// Whether [`Path::of`] would give this path.
+    fn is_of(&self, to: SocketAddr, from: Option<LocalAddress>, bound: IpAddr) -> bool {
+        let is_from = match from {
+            Some(from) => self.from == from,
+            None => self.from.ip == bound && self.from.interface == 0 && !bound.is_unspecified(),
+        };
+        is_from && self.to == to
+    }
 }
 
 /// The paths of the last sends.
@@ -103,8 +112,8 @@ impl Connected {
     }
 
     /// The socket that sends a datagram.
-    pub(super) fn role_of(&mut self, path: Option<Path>) -> SocketRole {
-        if !self.is_left && path == Some(self.path) {
+    pub(super) fn role_of(&mut self, to: SocketAddr, from: Option<LocalAddress>, bound: IpAddr) -> SocketRole {
+        if !self.is_left && self.path.is_of(to, from, bound) {
             self.others = 0;
             return SocketRole::Connected;
         }

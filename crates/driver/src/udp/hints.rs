@@ -51,6 +51,11 @@ impl Hints {
         Self { waiting: VecDeque::with_capacity(HINTS), is_more: false }
     }
 
+    /// Whether there are none, and the socket's queue is known to have no more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && !self.is_more
+    }
+
     pub(crate) fn poll(&mut self, socket: BorrowedFd<'_>) -> Option<Hint> {
         if self.waiting.is_empty() && mem::take(&mut self.is_more) {
             self.drain(socket);

@@ -150,10 +150,10 @@ impl UdpPort {
 
     /// The socket that sends a datagram. Makes the second one when the first has sent enough on one path.
     fn role_for(&mut self, to: SocketAddr, from: Option<LocalAddress>) -> SocketRole {
-        let path = Path::of(to, from, self.local.ip());
         if let Some(connected) = &mut self.connected {
-            return connected.role_of(path);
+            return connected.role_of(to, from, self.local.ip());
         }
+        let path = Path::of(to, from, self.local.ip());
         let Some(path) = path.filter(|path| self.streak.count(*path)) else { return SocketRole::Any };
         let Some(connected) = Connected::new(&self.socket.held, path, &self.options) else { return SocketRole::Any };
         // A thread may sleep until the port receives something: from now on it may be received here.
@@ -193,6 +193,9 @@ impl DatagramPort for UdpPort {
     }
 
     fn poll_hint(&mut self) -> Option<Hint> {
+        if self.hints.is_empty() {
+            return None;
+        }
         self.hints.poll(self.socket.as_fd()).or_else(|| self.hints.poll(self.connected.as_ref()?.socket.as_fd()))
     }
 

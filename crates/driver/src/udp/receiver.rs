@@ -113,6 +113,7 @@ impl Receiver {
 
     /// recvmmsg(2) into parts of `part` bytes of the buffer, of which there are at least `parts`. Returns how many were
     /// filled.
+    #[inline(never)]
     fn call(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8], (part, parts): (usize, usize)) -> Result<usize, i32> {
         // SAFETY: All zero is a valid, empty message header, or vector.
         let mut messages: [libc::mmsghdr; RECEIVED] = unsafe { mem::zeroed() };

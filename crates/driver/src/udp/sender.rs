@@ -2,7 +2,7 @@
 
 use core::mem;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use weft_base::{DatagramBatch, DatagramSent, Ecn, Piece, PortError};
 
@@ -12,7 +12,7 @@ use super::control::{Control, Writer};
 use super::hints::{is_of_icmp, is_of_icmp_alone};
 use super::{BATCH_BYTES, BATCH_DATAGRAMS, PortSocket, UdpPort, socket};
 use crate::error::{from_number, would_block};
-use crate::vectors::{Vectors, send_message};
+use crate::vectors::{Vectors, send_bytes, send_message};
 
 /// Pieces of one system call: a header and up to three runs of payload for each datagram of a full batch. The kernel's
 /// limit is 1024.
@@ -103,20 +103,26 @@ impl UdpPort {
         let socket = self.socket_of(role);
         socket.receiver.sends();
         socket.usual_ecn.learn(batch.ecn, socket.held.as_fd(), is_ipv6);
-        let mut head = Head::new(batch, to, is_ipv6, role, socket.usual_ecn.ecn);
+        let usual = socket.usual_ecn.ecn;
         let segment = batch.segment_size.max(1) as usize;
         if let [Piece::Bytes(bytes)] = pieces
             && bytes.len() <= segment
         {
-            return self.send_one(role, head, bytes);
+            return if role == SocketRole::Connected && batch.ecn == usual {
+                let outcome = self.attempt(role, |socket| send_bytes(socket, bytes));
+                self.one_sent(outcome, None)
+            } else {
+                self.send_one(role, &mut Head::new(batch, to, is_ipv6, role, usual), bytes)
+            };
         }
+        let mut head = Head::new(batch, to, is_ipv6, role, usual);
         let most = (segment * BATCH_DATAGRAMS as usize).min(BATCH_BYTES as usize).max(segment);
         let mut vectors: Vectors<'_, PIECES> = Vectors::new();
         vectors.gather_segments(&self.registry, pieces, segment, most)?;
         let count = vectors.bytes().div_ceil(segment);
         if count > 1 && self.takes_many {
             let message = head.message(vectors.list(), u16::try_from(segment).ok());
-            match self.attempt(role, &message) {
+            match self.attempt_message(role, &message) {
                 Outcome::Sent => return Ok(DatagramSent::Taken(count as u32)),
                 Outcome::Dropped => {
                     self.counters.dropped += count as u64;
@@ -132,17 +138,23 @@ impl UdpPort {
                     self.takes_many &= !matches!(sent, DatagramSent::Taken(1..));
                     return Ok(sent);
                 }
-                Outcome::Failed(number) => return Err(self.failure(number, &head)),
+                Outcome::Failed(number) => return Err(self.failure(number, head.source)),
             }
         }
         self.send_one_by_one(role, &vectors, head, segment)
     }
 
     /// Sends one datagram that is in one piece.
-    fn send_one(&mut self, role: SocketRole, mut head: Head, bytes: &[u8]) -> Result<DatagramSent, PortError> {
+    fn send_one(&mut self, role: SocketRole, head: &mut Head, bytes: &[u8]) -> Result<DatagramSent, PortError> {
         let mut list = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
         let message = head.message(&mut list, None);
-        match self.attempt(role, &message) {
+        let outcome = self.attempt_message(role, &message);
+        self.one_sent(outcome, head.source)
+    }
+
+    /// The result of sending one datagram, from this address if one was requested.
+    fn one_sent(&mut self, outcome: Outcome, source: Option<IpAddr>) -> Result<DatagramSent, PortError> {
+        match outcome {
             Outcome::Sent => Ok(DatagramSent::Taken(1)),
             Outcome::Dropped => {
                 self.counters.dropped += 1;
@@ -150,7 +162,7 @@ impl UdpPort {
             }
             Outcome::NoRoom => Ok(DatagramSent::Taken(0)),
             Outcome::TooLarge(bytes) => Ok(DatagramSent::TooLarge(bytes)),
-            Outcome::Failed(number) => Err(self.failure(number, &head)),
+            Outcome::Failed(number) => Err(self.failure(number, source)),
         }
     }
 
@@ -165,29 +177,33 @@ impl UdpPort {
         for start in (0..vectors.bytes()).step_by(segment) {
             let mut list = vectors.part(start, segment);
             let message = head.message(&mut list, None);
-            match self.attempt(role, &message) {
+            match self.attempt_message(role, &message) {
                 Outcome::Sent => {}
                 Outcome::Dropped => self.counters.dropped += 1,
                 Outcome::NoRoom => break,
                 // The next call reports either.
                 Outcome::TooLarge(_) | Outcome::Failed(_) if taken > 0 => break,
                 Outcome::TooLarge(bytes) => return Ok(DatagramSent::TooLarge(bytes)),
-                Outcome::Failed(number) => return Err(self.failure(number, &head)),
+                Outcome::Failed(number) => return Err(self.failure(number, head.source)),
             }
             taken += 1;
         }
         Ok(DatagramSent::Taken(taken))
     }
 
-    /// Sends a message whose header refers to memory that is valid for reads during the call. ICMP about earlier
-    /// datagrams never fails it: any host can send that, as fast as the kernel is called. In the worst case the message
-    /// is lost.
-    fn attempt(&mut self, role: SocketRole, message: &libc::msghdr) -> Outcome {
-        let fd = self.socket_of(role).held.as_raw_fd();
+    /// Sends a message whose header refers to memory that is valid for reads during the call.
+    fn attempt_message(&mut self, role: SocketRole, message: &libc::msghdr) -> Outcome {
+        // SAFETY: The header refers to a name, control data and vectors that live as long as it is borrowed.
+        self.attempt(role, |socket| unsafe { send_message(socket.as_raw_fd(), message) })
+    }
+
+    /// Has a system call send. ICMP about earlier datagrams never fails it: any host can send that, as fast as the
+    /// kernel is called. In the worst case the message is lost.
+    #[inline]
+    fn attempt(&mut self, role: SocketRole, call: impl Fn(BorrowedFd<'_>) -> Result<usize, i32>) -> Outcome {
         let (mut number, mut is_explained) = (0, false);
         for _ in 0..TRIES {
-            // SAFETY: The header refers to a name, control data and vectors that live as long as it is borrowed.
-            number = match unsafe { send_message(fd, message) } {
+            number = match call(self.socket_of(role).held.as_fd()) {
                 Ok(_) => {
                     self.socket_of(role).is_full = false;
                     return Outcome::Sent;
@@ -217,11 +233,11 @@ impl UdpPort {
         }
     }
 
-    fn failure(&self, number: i32, head: &Head) -> PortError {
+    fn failure(&self, number: i32, source: Option<IpAddr>) -> PortError {
         // For a source that is not of this host, requested or bound to, some kernels return EINVAL, and some
         // ENETUNREACH.
         let is_doubted = matches!(number, libc::EINVAL | libc::ENETUNREACH);
-        if is_doubted && socket::is_foreign(head.source.unwrap_or(self.local.ip())) {
+        if is_doubted && socket::is_foreign(source.unwrap_or(self.local.ip())) {
             return PortError::AddressNotLocal;
         }
         from_number(number)
