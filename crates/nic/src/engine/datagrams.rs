@@ -107,8 +107,10 @@ pub(super) struct Datagrams<N: Carrier> {
     /// that has the token ends one.
     forgotten: HashMap<u64, DefaultKey>,
     heard_calls: HeardCalls,
-    /// Room for what is received, made with the first port.
-    pub(super) room: Room,
+    /// Room for what is received, made with the first port. `None` while what is in it is delivered.
+    pub(super) room: Option<Box<Room>>,
+    /// Ports that are polled in this turn.
+    pub(super) polled_ports: Vec<DefaultKey>,
     pub(super) unread: Unread,
     secret: [u8; 32],
     host: [u8; 32],
@@ -124,8 +126,6 @@ pub(super) struct Room {
     pub(super) received: Vec<ReceivedDatagrams>,
     pub(super) entries: Vec<InboxEntry>,
     pub(super) answer: Vec<u8>,
-    /// Ports that are polled in this turn.
-    pub(super) ports: Vec<DefaultKey>,
 }
 
 /// Has the engine that serves a port send bytes that the caller has.
@@ -170,7 +170,8 @@ impl<N: Carrier> Datagrams<N> {
             peers: HashMap::new(),
             forgotten: HashMap::new(),
             heard_calls: HeardCalls::default(),
-            room: Room::default(),
+            room: None,
+            polled_ports: Vec::new(),
             unread: Unread::default(),
             secret,
             host,
@@ -197,8 +198,9 @@ impl<N: Carrier> Datagrams<N> {
         let port = network.bind(at, DatagramOptions { buffer_bytes: Some(BUFFER_BYTES), offload: true })?;
         let limits = port.limits();
         // Ports of other kinds may need more.
-        let room = self.room.bytes.len().max(limits.receive_bytes as usize * limits.received as usize);
-        self.room.bytes.resize(room, 0);
+        let room = self.room.get_or_insert_default();
+        let bytes = room.bytes.len().max(limits.receive_bytes as usize * limits.received as usize);
+        room.bytes.resize(bytes, 0);
         let acceptor = N::Lower::acceptor(self.host, code(&self.secret, &[b"cookies"]), self.key.as_ref());
         let local = port.local_address().ip();
         let member = Member {
@@ -418,9 +420,10 @@ impl<N: Carrier> Datagrams<N> {
         self.members.values().filter(|member| member.is_polled).count()
     }
 
-    /// Receives at a port. Returns whether anything has come.
-    pub(super) fn receive(&mut self, network: &mut N, key: DefaultKey, room: &mut Room) -> bool {
-        let Some(member) = self.members.get_mut(key) else { return false };
+    /// Receives at a port, into the room. Returns whether anything has come.
+    pub(super) fn receive(&mut self, network: &mut N, key: DefaultKey) -> bool {
+        let Self { members, room, .. } = self;
+        let (Some(member), Some(room)) = (members.get_mut(key), room) else { return false };
         room.received.clear();
         let PortOf::Own(port) = &mut member.port else { return false };
         // A broken port is one at which nothing comes.
@@ -452,6 +455,9 @@ impl<N: Carrier> Datagrams<N> {
 
     /// The served port of a port that another engine serves.
     pub(super) fn served_port(&self, key: DefaultKey) -> Option<&Arc<ServedPort<TxBatchOf<N>>>> {
+        if self.served == 0 {
+            return None;
+        }
         match &self.members.get(key)?.port {
             PortOf::Own(_) => None,
             PortOf::Served(served_port) => Some(served_port),
@@ -516,10 +522,11 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         batch: &DatagramBatch,
         pieces: &[Piece<'_>],
     ) -> Result<DatagramSent, PortError> {
-        let may_poll = polls_port(self.members.len(), self.polled());
-        let member = self.members.get_mut(port.0).ok_or(PortError::Reset)?;
+        let is_watched = self.members.get(port.0).ok_or(PortError::Reset)?.is_watched;
+        let polls = !is_watched || polls_port(self.members.len(), self.polled());
+        let member = &mut self.members[port.0];
         // An answer is likely.
-        if may_poll || !member.is_watched {
+        if polls {
             member.start_polling();
         }
         match &mut member.port {

@@ -168,7 +168,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
         self.look_at_addresses();
         let mut progress = false;
-        let mut polled = take(&mut self.datagrams.room.ports);
+        let mut polled = take(&mut self.datagrams.polled_ports);
         polled.clear();
         let members = self.datagrams.members.iter();
         polled.extend(members.filter(|(_, member)| member.is_polled).map(|(key, _)| key).take(MOST_POLLED));
@@ -176,7 +176,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             progress |= self.receive_datagrams(*key);
         }
         self.datagrams.watch_idle(&mut self.network, &polled);
-        self.datagrams.room.ports = polled;
+        self.datagrams.polled_ports = polled;
         progress
     }
 
@@ -205,15 +205,16 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         if let Some(served_port) = self.datagrams.served_port(key).cloned() {
             return self.receive_served(key, &served_port);
         }
-        let mut room = take(&mut self.datagrams.room);
-        let any = self.datagrams.receive(&mut self.network, key, &mut room);
+        let any = self.datagrams.receive(&mut self.network, key);
         if any {
             self.counters.receives += 1;
             // A thread that measures how long an answer takes is not to count how long we have looked elsewhere.
             self.look_at_clock();
-            self.deliver(key, &mut room, &[]);
+            if let Some(mut room) = self.datagrams.room.take() {
+                self.deliver(key, &mut room, &[]);
+                self.datagrams.room = Some(room);
+            }
         }
-        self.datagrams.room = room;
         self.take_hints(key);
         any
     }
@@ -223,7 +224,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         if !served_port.take_news() {
             return false;
         }
-        let mut room = take(&mut self.datagrams.room);
+        let mut room = self.datagrams.room.take().unwrap_or_default();
         for _ in 0..RX_BATCHES {
             let Some(mut rx_batch) = served_port.take_rx_batch() else { break };
             self.look_at_clock();
@@ -234,7 +235,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             core::mem::swap(&mut room.received, &mut rx_batch.received);
             served_port.give_back(rx_batch);
         }
-        self.datagrams.room = room;
+        self.datagrams.room = Some(room);
         served_port.look_again();
         while let Some((name, failure)) = served_port.take_failures() {
             let now = self.now;
@@ -430,13 +431,10 @@ fn join(entries: &mut Vec<InboxEntry>, entry: InboxEntry) {
 
 /// The datagrams of a run.
 fn datagrams(run: &ReceivedDatagrams, from: SocketAddr) -> impl Iterator<Item = InboxEntry> + '_ {
-    let (start, end, size) = (run.range.start, run.range.end, run.segment_size.max(1) as usize);
-    (start..end).step_by(size).map(move |at| InboxEntry {
-        range: at..end.min(at + size),
-        size,
-        from,
-        to: run.to,
-        ecn: run.ecn,
-        is_checked: false,
+    let (mut at, end, size) = (run.range.start, run.range.end, run.segment_size.max(1) as usize);
+    core::iter::from_fn(move || {
+        let range = (at < end).then(|| at..end.min(at + size))?;
+        at = range.end;
+        Some(InboxEntry { range, size, from, to: run.to, ecn: run.ecn, is_checked: false })
     })
 }

@@ -102,8 +102,16 @@ impl Outbox {
         batch
     }
 
-    /// The one datagram of a batch is laid out already if nothing is gathered: as a run, and its bytes.
-    pub(super) fn whole(&self) -> Option<(&[u8], GsoBatch)> {
+    /// A batch for one short datagram.
+    pub(super) fn batch_of_one(&mut self) -> &mut Batch {
+        let batch = self.batch.get_or_insert_with(|| Box::new(Batch::new(DATAGRAMS, BYTES)));
+        batch.clear();
+        batch.set_most(1);
+        batch
+    }
+
+    /// The one datagram of a batch is laid out already if nothing is gathered: its bytes, and where they go.
+    pub(super) fn whole(&self) -> Option<(&[u8], TxKey)> {
         let batch = self.batch.as_deref()?;
         let [Datagram { to, local, rail, ecn, length, count: 1, ref pieces }] = batch.datagrams[..] else {
             return None;
@@ -112,11 +120,7 @@ impl Outbox {
         if !is_whole || batch.bytes.len() != length {
             return None;
         }
-        let (length, tx_key) = (length as u32, TxKey { to, local, rail, ecn });
-        Some((
-            &batch.bytes,
-            GsoBatch { bytes: 0..batch.bytes.len(), memory: 0..0, segment: length, tx_key, last: length },
-        ))
+        Some((&batch.bytes, TxKey { to, local, rail, ecn }))
     }
 
     /// Lays out the batch's datagrams, those of one path behind each other, and says which of them can go as one. Those
@@ -184,6 +188,30 @@ pub(super) fn send(
         }
     }
     (sent, calls)
+}
+
+/// Sends one datagram, as [`send`] does.
+pub(super) fn send_whole(
+    paths: Paths<'_>,
+    (bytes, tx_key): (&[u8], TxKey),
+    waiting: &mut Waiting,
+    (ports, registry): (&mut dyn DatagramPorts, &Registry),
+    mut tell: impl FnMut(SendFailure),
+) -> (usize, u64) {
+    let mut calls = 0;
+    let segment = bytes.len() as u32;
+    if !waiting.has(tx_key.local) {
+        let Some((port, from)) = paths.get(tx_key.local) else { return (bytes.len(), 0) };
+        let batch =
+            DatagramBatch { to: tx_key.to.into(), from, segment_size: segment, ecn: Ecn::from_bits(tx_key.ecn) };
+        let sent = ports.send(port, &batch, &[Piece::Bytes(bytes)]);
+        calls += 1;
+        if let Some(taken) = outcome(&sent, bytes.len(), segment, tx_key, &mut tell) {
+            return (taken, calls);
+        }
+    }
+    waiting.add(Parts::of(bytes), segment, tx_key, registry);
+    (0, calls)
 }
 
 /// One call. `None`: there is no room now. Otherwise the bytes that are done with.

@@ -7,7 +7,6 @@ use weft_wire::ddp::UNTAGGED_LENGTH;
 
 use super::outbox::{self, Outbox};
 use super::state::{Edge, Phase, Running};
-use super::wire::Parts;
 use crate::lower::{Io, MOST_PASSED, Passed, StreamSink};
 
 const _: () = assert!(
@@ -40,10 +39,11 @@ impl Edge {
         let mut stream = above.stream();
         let Some(header) = stream.header_to_pass(operation) else { return false };
         let length = payload.length();
-        let mut gathered = [0; MOST_PASSED as usize];
+        let mut gathered: [u8; MOST_PASSED as usize];
         let bytes: &[u8] = match payload {
             Payload::Inline(bytes) => bytes,
             Payload::Gather(gather) => {
+                gathered = [0; MOST_PASSED as usize];
                 let place = &mut gathered[..length as usize];
                 if io.registry.copy_out_gather(gather, 0, place, &mut NoDigest).is_err() {
                     return false;
@@ -53,7 +53,7 @@ impl Edge {
         };
         let (gather, options) = (Gather::empty(), Options::default());
         let segment = Segment { header, bytes, gather, is_steady: false, ack_now: is_told, options };
-        let batch = io.scratch.as_mut().batch(&io.datagrams.limits(self.port), segment.header.len() + bytes.len());
+        let batch = io.scratch.as_mut().batch_of_one();
         running.connection.pass(&segment, io.now, batch);
         if is_told {
             stream.pass_owed(request);
@@ -76,7 +76,7 @@ impl Edge {
         if !is_alone || above.stream().can_transmit() {
             return false;
         }
-        let batch = io.scratch.as_mut().batch(&io.datagrams.limits(self.port), MOST_IN_DATAGRAM);
+        let batch = io.scratch.as_mut().batch_of_one();
         if !running.connection.pass_kept(io.now, batch) {
             return false;
         }
@@ -87,15 +87,17 @@ impl Edge {
 
     /// Sends the one datagram of the outbox.
     fn send_whole(&mut self, io: &mut Io<'_, impl AsMut<Outbox>>) {
-        let Some((bytes, run)) = io.scratch.as_mut().whole() else { return };
+        let Some(whole) = io.scratch.as_mut().whole() else { return };
         let paths = self.rails.paths((self.port, self.from));
         let mut failure = None;
-        let wire = (Parts::of(bytes), &[run][..]);
-        let (taken, calls) =
-            outbox::send(paths, wire, &mut self.waiting, (io.datagrams, io.registry), |what| failure = Some(what));
+        let (taken, calls) = outbox::send_whole(paths, whole, &mut self.waiting, (io.datagrams, io.registry), |what| {
+            failure = Some(what)
+        });
         io.counters.sends += calls;
         io.counters.sent_wire_bytes += taken as u64;
-        self.take_failures(failure.as_slice(), io.now);
+        if failure.is_some() {
+            self.take_failures(failure.as_slice(), io.now);
+        }
         self.wait_for_room(io);
     }
 

@@ -10,7 +10,7 @@ use weft_rdmap::SegmentPayload;
 use super::fences::Fences;
 use super::outbox::{self, GsoBatch, Outbox, Paths, Waiting};
 use super::state::{Edge, Phase, Running};
-use super::wire::{COPY_ALL, Parts};
+use super::wire::COPY_ALL;
 use crate::lower::{Io, SendError, SendFailure, Sent, StreamGuard, StreamSink};
 
 /// The longest segment of one datagram, with room for the headers before it.
@@ -110,12 +110,11 @@ fn send_batch(
     let is_own = !io.datagrams.any_served();
     let tell = |what| failures.push(what);
     let laid = io.scratch.as_mut();
-    if let Some((bytes, run)) = laid.whole().filter(|_| is_own) {
-        let wire = (Parts::of(bytes), &[run][..]);
-        let (taken, calls) = outbox::send(paths, wire, waiting, (io.datagrams, io.registry), tell);
+    if let Some(whole) = laid.whole().filter(|_| is_own) {
+        let (taken, calls) = outbox::send_whole(paths, whole, waiting, (io.datagrams, io.registry), tell);
         io.counters.sends += calls;
         io.counters.sent_wire_bytes += taken as u64;
-        return Ok(bytes.len());
+        return Ok(whole.0.len());
     }
     let (posted, posted_bytes) = laid.post(paths, name, io.datagrams);
     // An engine that serves a port for others takes bytes alone.
