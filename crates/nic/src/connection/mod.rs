@@ -335,7 +335,11 @@ impl<N: Carrier> Connection<N> {
     fn drive_running(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         let mut progress = self.take_posted(cx);
         let packets = cx.io.counters.passed_packets_received;
-        progress |= self.receive(cx);
+        let got = self.receive_once(cx);
+        if got == Ok(Got::Messages) && !progress && self.settles(true) {
+            return Outcome::Progress;
+        }
+        progress |= self.take_got(got, cx);
         let has_packets = cx.io.counters.passed_packets_received != packets;
         self.drive_received(progress, has_packets, cx)
     }
@@ -497,12 +501,15 @@ impl<N: Carrier> Connection<N> {
 
     /// Receives once, and handles every segment that is whole then.
     fn receive(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
-        let Some((running, lower)) = self.running() else { return false };
-        if running.input_over {
-            return false;
-        }
-        let got = lower.receive(&mut running.above(cx.packets), &mut cx.io);
+        let got = self.receive_once(cx);
         self.take_got(got, cx)
+    }
+
+    fn receive_once(&mut self, cx: &mut Context<'_, N::Scratch>) -> Result<Got, ReceiveError> {
+        match self.running() {
+            Some((running, lower)) if !running.input_over => lower.receive(&mut running.above(cx.packets), &mut cx.io),
+            _ => Ok(Got::Nothing),
+        }
     }
 
     /// Takes note of what was received. Returns whether that was anything.

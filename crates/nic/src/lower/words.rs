@@ -112,7 +112,8 @@ pub enum Got {
     /// Something.
     Progress,
     /// Whole messages and nothing else, which [`StreamSink::packet`](super::StreamSink::packet) has taken: there is
-    /// nothing to send or to report that there was not before, and no time has changed.
+    /// nothing to send or to report that there was not before, [`Readiness`] is as it was, and no time has changed but
+    /// [`next_timeout`](super::Pollable::next_timeout) of a layer that is brought what comes.
     Messages,
     /// The stream takes nothing more.
     Over,

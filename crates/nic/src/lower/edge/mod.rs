@@ -137,7 +137,7 @@ impl<N: Network, S: AsMut<Outbox>> Setup<N, S> for Edge {
 
 impl<S: AsMut<Outbox>> Segments<S> for Edge {
     fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
-        let mut progress = self.take(Some(above), io);
+        let mut progress = self.take(Some(above), io).is_some();
         self.handle_times(Some(above), io);
         progress |= self.tell_sent(above, io);
         if let Some(error) = self.failure() {
@@ -165,7 +165,11 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
     }
 
     fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
-        let mut progress = self.take(Some(above), io);
+        let taken = self.take(Some(above), io);
+        if taken == Some(Handed::default()) && self.rests_behind_messages(io) {
+            return Ok(Got::Messages);
+        }
+        let mut progress = taken.is_some();
         self.handle_times(Some(above), io);
         progress |= self.tell_sent(above, io);
         let failure = self.failure();
@@ -257,7 +261,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         if !matches!(self.phase, Phase::Running(_)) {
             return self.drain_start(io);
         }
-        let mut progress = self.take::<NoStream>(None, io);
+        let mut progress = self.take::<NoStream>(None, io).is_some();
         if let Some(running) = self.running() {
             // No request waits for it any more.
             running.release.forget();

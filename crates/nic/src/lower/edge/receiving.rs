@@ -27,21 +27,21 @@ pub(super) struct SegmentSink<'a, 'b, A, S> {
 }
 
 impl Edge {
-    /// Takes what has arrived for an established connection. Returns whether anything had.
+    /// Takes what has arrived for an established connection. Returns what became of its segments, if anything had.
     pub(super) fn take<A: StreamSink>(
         &mut self,
         mut above: Option<&mut A>,
         io: &mut Io<'_, impl AsMut<Outbox>>,
-    ) -> bool {
+    ) -> Option<Handed> {
         let mut inbox = core::mem::take(&mut io.inbox);
         if inbox.is_empty() {
-            return false;
+            return None;
         }
         let port = inbox.port();
         let mut handed = Handed::default();
         let rails = &self.rails;
         let paths = rails.paths((self.port, self.from));
-        let Phase::Running(running) = &mut self.phase else { return false };
+        let Phase::Running(running) = &mut self.phase else { return None };
         let Running { connection, intake, took, .. } = &mut **running;
         *took = true;
         let (mut present, mut came_to) = (None, None);
@@ -81,7 +81,23 @@ impl Edge {
         }
         self.settle(handed, io.now);
         self.count(io.counters);
-        true
+        Some(handed)
+    }
+
+    /// Whether nothing follows from datagrams of which the stream has taken whole messages and nothing else, and
+    /// nothing is to be done in this turn: as [`Edge::handle_times`], [`Edge::tell_sent`] and [`Edge::is_due`] would find.
+    pub(super) fn rests_behind_messages(&mut self, io: &Io<'_, impl AsMut<Outbox>>) -> bool {
+        let is_due = self.is_due(io);
+        let Phase::Running(running) = &mut self.phase else { return false };
+        let is_open = running.ended.is_none() && !running.peer_closed && !running.is_closing;
+        let places = matches!(running.intake, Intake::Place);
+        let waits = running.held.is_some() || running.starved.is_some() || running.release.is_held() || !places;
+        let acknowledged = running.connection.acknowledged();
+        let is_told = running.error.is_none() && running.ends.front().is_none_or(|end| *end > acknowledged);
+        let rests = is_open && !is_due && !waits && is_told && io.now < running.idle_until.get();
+        // No acknowledgement is due that an answer could take along.
+        running.took &= !rests;
+        rests
     }
 }
 
@@ -235,6 +251,7 @@ impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
     }
 
     fn place(&mut self, arrival: Arrival, constraint: OrderConstraint, ulpdu: &Ulpdu<'_>) -> Verdict {
+        self.handed.has_others = true;
         loop {
             let verdict = self.above.locate(arrival, constraint, ulpdu.length() as u32, ulpdu.head);
             let placement = match &verdict {

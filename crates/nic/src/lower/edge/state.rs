@@ -116,12 +116,14 @@ impl Intake {
 }
 
 /// What handing up has come to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Handed {
     /// The stream takes nothing more: what arrives is thrown away, and acknowledged, so that the peer can end.
     pub(super) is_over: bool,
     /// A message waits for a receive.
     pub(super) is_starved: bool,
+    /// There were segments that [`StreamSink::packet`] has not taken.
+    pub(super) has_others: bool,
     pub(super) error: Option<ReceiveError>,
 }
 
@@ -171,7 +173,12 @@ impl Edge {
     /// Adds to the NIC's counters what the connection has counted since the last time.
     pub(super) fn count(&mut self, counters: &mut Counters) {
         let Some(running) = self.running() else { return };
-        let now = *running.connection.counters();
+        let now = running.connection.counters();
+        // Called for whatever comes: mostly nothing of this has happened.
+        if counted(now) == counted(&running.counted) {
+            return;
+        }
+        let now = *now;
         let before = core::mem::replace(&mut running.counted, now);
         counters.lost_datagrams += now.packets_lost - before.packets_lost;
         counters.late_datagrams += now.spurious_losses - before.spurious_losses;
@@ -186,6 +193,9 @@ impl Edge {
     /// Events, and what handing up has come to.
     pub(super) fn settle(&mut self, handed: Handed, now: Time) {
         let Phase::Running(running) = &mut self.phase else { return };
+        if !running.connection.has_events() && handed == Handed::default() {
+            return;
+        }
         while let Some(event) = running.connection.poll_event() {
             match event {
                 // It was made when that had come.
@@ -252,6 +262,14 @@ impl Edge {
             Ending::Aborted | Ending::Misbehaved | Ending::PeerAborted(_) | Ending::Reset => Some(PortError::Reset),
         }
     }
+}
+
+/// The sum of those of a connection's counts that the NIC counts too. None of them ever decreases.
+const fn counted(counters: &weft_edge::Counters) -> u64 {
+    let weft_edge::Counters { packets_lost, spurious_losses, segments_repeated, peer_overflows, .. } = *counters;
+    let weft_edge::Counters { congestion_marks, bad_payloads, rails_opened, rails_left, .. } = *counters;
+    let of_packets = packets_lost + spurious_losses + segments_repeated + peer_overflows;
+    of_packets + congestion_marks + bad_payloads + rails_opened + rails_left
 }
 
 impl Running {
