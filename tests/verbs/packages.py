@@ -2,8 +2,13 @@
 
 import glob
 import os
+import shutil
 import subprocess
 import sys
+
+
+# Debian has ibstat where ordinary users do not search.
+os.environ["PATH"] = ":".join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 
 def get(needed):
@@ -29,5 +34,4 @@ def lacking(needed):
 def has(program):
     if program.startswith("/"):
         return bool(glob.glob(program))
-    folders = [*os.environ.get("PATH", "").split(":"), "/usr/bin", "/usr/sbin", "/sbin"]
-    return any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders)
+    return shutil.which(program) is not None
