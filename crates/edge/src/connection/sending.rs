@@ -6,7 +6,7 @@ use weft_congestion::Stamp;
 use weft_wire::edge::BASE_DATAGRAM;
 use weft_wire::edge::ack::{Ack, MAX_MORE_RANGES, RANGE_LENGTH};
 use weft_wire::edge::frame::{
-    COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVERHEAD, SegmentOptions, ddp_header_length,
+    COUNTED_SEGMENT_OVERHEAD, Close, Frame, MAX_REASON, SEGMENT_OVERHEAD, SegmentOptions, ddp_header_length,
 };
 use weft_wire::edge::packet::{Builder, HEADER_LENGTH, Header};
 use weft_wire::edge::setup::RESET_LENGTH;
@@ -26,6 +26,9 @@ const LEAST_ROOM: usize = 256;
 const LEAST_PING: usize = RESET_LENGTH + 1;
 /// The maximum length of an acknowledgement.
 pub(super) const MOST_ACK: usize = weft_wire::edge::ack::ACK_LENGTH + MAX_MORE_RANGES * RANGE_LENGTH;
+
+/// The maximum length of a close.
+const MOST_CLOSE: usize = 1 + 1 + 8 + 2 + MAX_REASON;
 
 /// Refusals in one packet.
 const MOST_REFUSALS: usize = 24;
@@ -178,6 +181,9 @@ impl Connection {
         let header = self.header(index);
         let Batch { bytes, pieces, .. } = out;
         let mut draft = Draft::new(bytes, pieces, &header, place);
+        if self.phase == Phase::Aborting {
+            self.acknowledge_last(&mut draft, size, now);
+        }
         // A rail that may be dead gets only probes.
         if has(turn.trusted, index) {
             // Refusals first: otherwise the peer would declare the unacknowledged packets lost.
@@ -310,6 +316,17 @@ impl Connection {
             let before = self.rails[other].received.clone();
             self.acknowledge(other, draft, now);
             self.rails[other].received = before;
+        }
+    }
+
+    /// Nothing counts behind an abort, which may be the last packet of this side: before it all that was received is
+    /// acknowledged, due or not. To the peer it was not sent otherwise.
+    fn acknowledge_last(&mut self, draft: &mut Draft<'_>, size: usize, now: Time) {
+        for rail in 0..self.rails.len() {
+            let is_pending = self.rails[rail].received.is_pending();
+            if is_pending && draft.length() + MOST_ACK + MOST_CLOSE <= size {
+                self.acknowledge(rail, draft, now);
+            }
         }
     }
 

@@ -242,6 +242,22 @@ fn one_side_may_close_first_and_says_so_when_all_is_placed() {
     }
 }
 
+/// The acknowledgement waits for an answer, and the program ends before it is due.
+#[test]
+fn what_was_received_before_an_abort_is_acknowledged() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [1, 0], 500, 5);
+    world.run(10_000, World::all_acknowledged);
+    world.sides[0].source.left = 1;
+    world.transmit(0);
+    world.run(1000, |world| world.sides[1].sink.in_place() == world.sides[0].source.end);
+    assert!(world.sides[0].connection.acknowledged() < world.sides[0].source.end, "not yet");
+    world.sides[1].connection.abort(b"the program ends");
+    world.transmit(1);
+    world.run(10_000, |world| world.ending(0).is_some());
+    assert!(matches!(world.ending(0), Some(Ending::PeerAborted(_))), "{:?}", world.ending(0));
+    assert_eq!(world.sides[0].connection.acknowledged(), world.sides[0].source.end);
+}
+
 #[test]
 fn a_token_that_was_agreed_ends_it_and_another_does_not() {
     let mut world = World::new(&Settings::default(), Faults::none(), [10, 0], 3000, 5);

@@ -24,6 +24,8 @@ use crate::queues::queue_pair::QueuePair;
 /// time passes.
 const LAST_WORDS_LOOK: Duration = Duration::from_millis(1);
 const TURNS_IN_VAIN: u32 = 100;
+/// A port is read this often when the NIC is closed: a full buffer of 8 MiB, and what comes meanwhile.
+const LAST_READS: u32 = 64;
 /// This many port numbers are tried until one is free for streams and for datagrams.
 const NUMBERS_TRIED: u32 = 16;
 
@@ -400,9 +402,24 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
     }
 
+    /// Receives what is in the datagram ports, which may have been left unread, so that it is acknowledged before its
+    /// connection is aborted: an operating system does this for streams.
+    fn receive_last_datagrams(&mut self) {
+        self.look_at_clock();
+        let ports: Vec<DefaultKey> = self.datagrams.members.keys().collect();
+        for port in ports {
+            for _ in 0..LAST_READS {
+                if !self.receive_datagrams(port) {
+                    break;
+                }
+            }
+        }
+    }
+
     /// Takes everything down: the NIC is being closed.
     pub(crate) fn close(&mut self) {
         self.say_last_words();
+        self.receive_last_datagrams();
         let all: Vec<DefaultKey> = self.entries.keys().collect();
         for key in all {
             self.end_connection(key, Ending::Abrupt);

@@ -7,6 +7,7 @@ mod crowd;
 mod doorbells;
 mod early;
 mod edge;
+mod ended;
 mod exchanges;
 mod far;
 mod few_receives;
