@@ -19,6 +19,7 @@ macro_rules! io {
 
 mod arrivals;
 mod calls;
+mod codes;
 mod datagrams;
 mod delivery;
 pub(crate) mod doorbell;

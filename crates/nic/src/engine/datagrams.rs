@@ -6,14 +6,13 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{
     DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Hint, HostAddress, HostId, Interest,
     LocalAddress, Piece, PortError, Random, ReceivedDatagrams,
 };
 
+use super::codes::{code, host_key, reset_key};
 use super::doorbell::Doorbell;
 use super::heard::HeardCalls;
 use super::served_port::{Brought, PortServer, ServedPort, ServingEnd};
@@ -143,20 +142,11 @@ fn send_to<P: TxBatch>(
     Ok(DatagramSent::Taken(if taken { count } else { 0 }))
 }
 
-fn code(key: &[u8], what: &[&[u8]]) -> [u8; 32] {
-    let mut code = <Hmac<Sha256> as Mac>::new_from_slice(key).expect("HMAC takes a key of any length");
-    what.iter().for_each(|part| code.update(part));
-    code.finalize().into_bytes().into()
-}
-
 impl<N: Carrier> Datagrams<N> {
     pub(super) fn new(random: &mut Random, host: Option<HostId>, key: Option<JobKey>) -> Self {
         let mut secret = [0; 32];
         random.fill(&mut secret);
-        let host = match host {
-            Some(host) => code(&host.boot, &[b"Weft Edge reset ", &host.network.to_be_bytes()]),
-            None => code(&secret, &[b"Weft Edge reset "]),
-        };
+        let host = host_key(host, &secret);
         Self {
             members: SlotMap::new(),
             served: 0,
@@ -201,8 +191,9 @@ impl<N: Carrier> Datagrams<N> {
         let room = self.room.get_or_insert_default();
         let bytes = room.bytes.len().max(limits.receive_bytes as usize * limits.received as usize);
         room.bytes.resize(bytes, 0);
-        let acceptor = N::Lower::acceptor(self.host, code(&self.secret, &[b"cookies"]), self.key.as_ref());
         let local = port.local_address().ip();
+        let reset_key = reset_key(&self.host, local);
+        let acceptor = N::Lower::acceptor(reset_key, code(&self.secret, &[b"cookies"]), self.key.as_ref());
         let member = Member {
             port: PortOf::Own(port),
             local,
@@ -595,8 +586,8 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         core::array::from_fn(|at| if at < 32 { one[at] } else { two[at - 32] })
     }
 
-    fn host_key(&self) -> [u8; 32] {
-        self.host
+    fn reset_key(&self, port: DatagramKey) -> [u8; 32] {
+        reset_key(&self.host, self.bound(port.0))
     }
 }
 

@@ -525,8 +525,8 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
         }
     }
 
-    fn acceptor(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Acceptor {
-        <Edge as Datagrams<S>>::acceptor(host, secret, key)
+    fn acceptor(reset: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Acceptor {
+        <Edge as Datagrams<S>>::acceptor(reset, secret, key)
     }
 
     fn destination(datagram: &[u8]) -> Destination {

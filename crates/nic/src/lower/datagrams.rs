@@ -66,9 +66,10 @@ pub trait DatagramPorts: RailPorts + ServedPorts {
     /// Bytes that cannot be guessed, and that give nothing away about others.
     fn secret_bytes(&mut self) -> [u8; 64];
 
-    /// From which a program that was started anew on this host makes the same codes: of the boot and the network
-    /// namespace, so no secret to a peer that knows them.
-    fn host_key(&self) -> [u8; 32];
+    /// The key of the reset tokens of connections that begin at a port. A program that is started anew on this host, and
+    /// binds a port to the same address, has it again: it is made of the boot, the network namespace and that address,
+    /// so it is no secret to a peer that knows them.
+    fn reset_key(&self, port: DatagramKey) -> [u8; 32];
 }
 
 /// The ports of an engine by this host's addresses, for rails.

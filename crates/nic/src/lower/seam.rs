@@ -274,9 +274,9 @@ pub trait Datagrams<S>: Sized {
         ListensAt { streams: true, shared_memory: false, datagrams: false }
     }
 
-    /// The acceptor of a new datagram port. `host`: as [`DatagramPorts::host_key`];
+    /// The acceptor of a new datagram port. `reset`: as [`DatagramPorts::reset_key`];
     /// `secret`: of this process; `key`: of the job, if it has one.
-    fn acceptor(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Acceptor;
+    fn acceptor(reset: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Acceptor;
 
     /// Which connection a datagram is for, whether it is good or not.
     fn destination(_datagram: &[u8]) -> Destination {

@@ -402,8 +402,8 @@ impl<S> Datagrams<S> for Edge {
         ListensAt { streams: false, shared_memory: false, datagrams: true }
     }
 
-    fn acceptor(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> EdgeAcceptor {
-        EdgeAcceptor::new(host, secret, key)
+    fn acceptor(reset: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> EdgeAcceptor {
+        EdgeAcceptor::new(reset, secret, key)
     }
 
     fn destination(datagram: &[u8]) -> Destination {

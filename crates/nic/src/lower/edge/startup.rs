@@ -133,7 +133,7 @@ impl Edge {
         opening: &Opening,
         io: &mut Io<'_, impl AsMut<Outbox>>,
     ) -> Self {
-        let host = Key::new(&io.datagrams.host_key()).expect("32 bytes are enough for a key");
+        let host = Key::new(&io.datagrams.reset_key(port)).expect("32 bytes are enough for a key");
         let times =
             SetupTimes { longest_repeat: LONGEST_REPEAT, silence: FOR_EVER, answer: FOR_EVER, ..SetupTimes::default() };
         let key = io.settings.key.as_ref().map(setup_key);
