@@ -16,6 +16,8 @@ pub struct Behaviour {
     pub send_at_most: usize,
     /// A receive brings at most this many bytes, a random number of them.
     pub receive_at_most: usize,
+    /// Sends take, and receives bring, as many bytes as they may, and not a random number of them.
+    pub is_whole: bool,
     /// Bytes that may be in flight.
     pub capacity: usize,
     /// What [`weft_base::Port::segment_size`] says.
@@ -51,6 +53,7 @@ impl Default for Behaviour {
             delay: Duration::from_micros(100),
             send_at_most: 70_000,
             receive_at_most: 70_000,
+            is_whole: false,
             capacity: 300_000,
             segment_size: 1448,
             damage_one_in: 0,
@@ -59,6 +62,14 @@ impl Default for Behaviour {
             segments: Segments::InOrder,
             ring: None,
         }
+    }
+}
+
+impl Behaviour {
+    /// How many of `most` bytes one call takes.
+    fn part_of(&self, most: usize, random: &mut Random) -> usize {
+        let part = if random.one_in(2) { most } else { 1 + random.below(most as u64) as usize };
+        if self.is_whole { most } else { part }
     }
 }
 
@@ -96,7 +107,7 @@ impl Pipe {
         if most == 0 {
             return 0;
         }
-        let count = if random.one_in(2) { most } else { 1 + random.below(most as u64) as usize };
+        let count = behaviour.part_of(most, random);
         let delay = random.below(behaviour.delay.as_nanos() as u64 + 1);
         self.latest = self.latest.max(now + Duration::from_nanos(delay));
         let mut chunk: VecDeque<u8> = bytes[..count].iter().copied().collect();
@@ -119,7 +130,7 @@ impl Pipe {
     /// Takes up to `most` bytes that are there.
     pub(crate) fn receive(&mut self, most: usize, now: Time, behaviour: &Behaviour, random: &mut Random) -> Vec<u8> {
         let most = most.min(behaviour.receive_at_most);
-        let count = if random.one_in(2) { most } else { 1 + random.below(most as u64) as usize };
+        let count = behaviour.part_of(most, random);
         let mut out = Vec::new();
         while let Some(chunk) = self.chunks.front_mut() {
             if chunk.at > now || out.len() >= count {
