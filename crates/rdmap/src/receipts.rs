@@ -119,6 +119,11 @@ impl Receipts {
         self.sender.asked = self.sender.given;
     }
 
+    /// Messages that were given out since a receipt was requested last.
+    pub(crate) fn unasked(&self) -> u64 {
+        self.sender.given - self.sender.asked
+    }
+
     /// Whether a request is not acknowledged, and no receipt was requested for it.
     pub(crate) fn is_question_due(&self) -> bool {
         self.sender.placed.max(self.sender.asked) < self.sender.requested

@@ -178,6 +178,12 @@ impl SendQueue {
         self.ring.len() * 2 >= self.depth
     }
 
+    /// Once half of the places are taken, no more messages than these go out without a question which of them are in
+    /// place.
+    pub(crate) fn asks_every(&self) -> u64 {
+        (self.depth / 4).max(1) as u64
+    }
+
     /// The peer has this number of messages in place.
     pub(crate) fn on_acknowledged(&mut self, placed: u64) {
         while self.acknowledged < self.next

@@ -119,7 +119,7 @@ impl Stream {
     /// Counts the message that it ends, and has the peer acknowledge it where that is to be known soon.
     pub(super) fn count_given(&mut self, whole: bool, was_written: bool) {
         let Some(receipts) = &mut self.receipts else { return };
-        let is_crowded = self.sends.is_half_full();
+        let is_due = self.sends.is_half_full() && receipts.unasked() + 1 >= self.sends.asks_every();
         let Some((_, entry)) = self.sends.next_mut() else { return };
         let ends_write = !was_written && entry.write_formed;
         if entry.request.operation.is_answered() || !whole && !ends_write {
@@ -128,7 +128,7 @@ impl Stream {
         let given = receipts.count_given(whole);
         if whole {
             entry.set_mark(given);
-            if entry.request.signaled || is_crowded {
+            if entry.request.signaled || is_due {
                 receipts.note_asked();
                 self.outgoing.writer.ask();
             }

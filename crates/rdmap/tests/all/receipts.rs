@@ -186,6 +186,32 @@ fn what_no_program_waits_for_is_acknowledged_when_the_queue_is_half_full_and_at_
     assert_eq!((pair.a.stream.take_silent(), &pair.a.actions[..]), (1, &[Action::CloseSend][..]));
 }
 
+/// While more than half of the queue is taken a quarter of it goes out with one question.
+#[test]
+fn a_full_queue_asks_once_in_a_quarter_of_it() {
+    let mut pair = pair();
+    let window = pair.area(64, Rights::Write);
+    let depth = config(Role::Initiator).send_depth as u64;
+    let mut questions = 0;
+    for id in 0..10 * depth {
+        let operation = write(&window, b"x");
+        let request = SendRequest { id, operation, signaled: false, fence: false, flags: RequestFlags::NONE };
+        while pair.a.try_post(request).is_err() {
+            // The peer answers what it is asked, and never anything else.
+            let told = pair.b.transmit(500).expect("the queue is full, and no question was asked");
+            let receipt = Receipt::parse(told.bytes[UNTAGGED_LENGTH..].try_into().unwrap());
+            assert!(receipt.placed > 0);
+            pair.b.stream.handle_sent(1);
+            pair.a.take(&told).unwrap();
+        }
+        let flying = pair.a.transmit(500).unwrap();
+        questions += u64::from(flying.bytes[1] & ASKS_RECEIPT != 0);
+        pair.a.stream.handle_sent(1);
+        pair.b.take(&flying).unwrap();
+    }
+    assert!((20..=40).contains(&questions), "{questions} questions for {} messages", 10 * depth);
+}
+
 /// No receipt is asked for what has no completion of its own, and an answer is none.
 #[test]
 fn an_answer_acknowledges_what_was_sent_before_its_request() {
