@@ -13,6 +13,7 @@ macro_rules! io {
             counters: &mut $engine.counters,
             random: &mut $engine.random,
             now: $engine.now,
+            turn: $engine.turns,
         }
     };
 }

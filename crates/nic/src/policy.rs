@@ -9,6 +9,7 @@
 //! | how long a yield took | the clock, before and after | [`YieldPolicy`] |
 //! | how long ago the last poll was | the clock | [`SpinPolicy`] |
 //! | how waits ended, whether callers wait | the threads that wait | [`SpinHistory`], [`WaiterHint`], [`Linger`] |
+//! | when the application has answered a message | the connection | [`AnswerCredit`] |
 //! | how long ago the last visit of a caller was | the engine's thread | [`TakeOver`] |
 //! | runnable threads, how long the caller's thread waited | the kernel ([`weft_base::Watch`]) | [`Pressure`] |
 //!
@@ -27,11 +28,13 @@
 //! | no caller has come, oversubscribed | does not hand over | | takes over after 50 ms |
 //! | more runnable threads than processors | | | runs where the caller ran |
 //! | many empty polls of a connection or port | arms it | arms it | arms it |
+//! | messages want a receipt, answers come soon | sends it with the answer, or at its next poll | | sends it |
 //!
 //! `spin`, `away` and `adaptive` are in [`crate::Settings`]. The last one switches all of that off, but for what is
 //! armed: then a caller that polls never yields, one that waits polls for `spin`, and the NIC's thread takes over after
 //! `away`. The numbers are in [`constants`].
 
+mod answering;
 pub(crate) mod arming;
 pub(crate) mod constants;
 mod linger;
@@ -41,6 +44,7 @@ mod starved;
 mod take_over;
 mod yielding;
 
+pub(crate) use answering::AnswerCredit;
 pub(crate) use linger::Linger;
 pub(crate) use pressure::Pressure;
 pub(crate) use spin::{Next, SpinHistory, SpinPolicy, WaiterHint};

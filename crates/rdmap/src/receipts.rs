@@ -180,10 +180,14 @@ impl Receipts {
         left
     }
 
-    /// Whether a receipt is to be sent to the peer.
+    /// Whether something is in place that the peer has requested a receipt for.
     pub(crate) fn is_answer_due(&self) -> bool {
-        let receiver = &self.receiver;
-        receiver.is_asked && self.owes_acknowledgement() || receiver.limit != receiver.told_limit
+        self.receiver.is_asked && self.owes_acknowledgement()
+    }
+
+    /// Whether the peer does not know all that it was promised.
+    pub(crate) fn is_promise_due(&self) -> bool {
+        self.receiver.limit != self.receiver.told_limit
     }
 
     /// Whether something is in place that was not reported to the peer.
@@ -193,23 +197,27 @@ impl Receipts {
 
     // --- on the wire
 
-    /// The receipt that is sent now, and its number. `wanted`: the first message of queue 0 for which there is no
-    /// request; `waits`: one of them waits for the peer's limit.
-    pub(crate) fn tell(&mut self, wanted: MessageNumber, waits: bool) -> (MessageNumber, Receipt) {
+    /// The receipt that would be sent now, and its number. `wanted`: the first message of queue 0 for which there is
+    /// no request.
+    pub(crate) fn draft(&self, wanted: MessageNumber) -> (MessageNumber, Receipt) {
+        let receiver = &self.receiver;
+        let asks = self.is_question_due();
+        (self.number, Receipt { asks, limit: receiver.limit, wanted, placed: receiver.placed })
+    }
+
+    /// That receipt is sent. `waits`: a message waits for the peer's limit.
+    pub(crate) fn on_told(&mut self, waits: bool) {
         if waits {
             self.sender.demanded_at = Some(self.sender.limit);
         }
-        let asks = self.is_question_due();
-        if asks {
+        if self.is_question_due() {
             self.note_asked();
         }
         let receiver = &mut self.receiver;
         receiver.told_limit = receiver.limit;
         receiver.told_placed = receiver.placed;
         receiver.is_asked = false;
-        let number = self.number;
-        self.number = number.next();
-        (number, Receipt { asks, limit: receiver.limit, wanted, placed: receiver.placed })
+        self.number = self.number.next();
     }
 
     /// Whether a receipt of this number comes now.
@@ -264,6 +272,12 @@ mod tests {
         Receipts::new(FIRST, FIRST)
     }
 
+    fn tell(receipts: &mut Receipts, wanted: MessageNumber, waits: bool) -> (MessageNumber, Receipt) {
+        let told = receipts.draft(wanted);
+        receipts.on_told(waits);
+        told
+    }
+
     fn receipt(limit: u32, wanted: u32, placed: u64) -> Receipt {
         Receipt { asks: false, limit: MessageNumber(limit), wanted: MessageNumber(wanted), placed }
     }
@@ -272,18 +286,18 @@ mod tests {
     fn a_promise_is_told_once_and_a_receipt_that_says_it_again_changes_nothing() {
         let (mut a, mut b) = (new(), new());
         assert!(!a.may_send(FIRST) && a.is_demand_due());
-        let (number, demand) = a.tell(MessageNumber(3), true);
+        let (number, demand) = tell(&mut a, MessageNumber(3), true);
         assert!(!a.is_demand_due());
         b.on_receipt(number, &demand, FIRST, FIRST).unwrap();
         assert_eq!((b.owed(), b.wants_promises(FIRST)), (2, true));
         b.promise(2, FIRST);
-        assert_eq!((b.owed(), b.is_answer_due()), (0, true));
+        assert_eq!((b.owed(), b.is_promise_due()), (0, true));
         for number in [1, 2] {
-            let (told, grant) = b.tell(FIRST, false);
+            let (told, grant) = tell(&mut b, FIRST, false);
             assert_eq!((told, grant.limit), (MessageNumber(number), MessageNumber(3)));
             a.on_receipt(told, &grant, FIRST, FIRST).unwrap();
             assert!(a.may_send(MessageNumber(2)) && !a.may_send(MessageNumber(3)));
-            assert!(!b.is_answer_due());
+            assert!(!b.is_promise_due());
         }
     }
 
@@ -294,7 +308,7 @@ mod tests {
         receipts.on_receipt(FIRST, &receipt(5, u32::MAX, 0), last, last).unwrap();
         assert!(receipts.may_send(MessageNumber(4)) && !receipts.may_send(MessageNumber(5)));
         receipts.promise(2, last);
-        receipts.tell(last, false);
+        tell(&mut receipts, last, false);
         assert!(receipts.check(MessageNumber(0)).is_ok() && receipts.check(MessageNumber(1)).is_err());
     }
 
@@ -326,11 +340,11 @@ mod tests {
             b.count_placed(false);
         }
         assert!(a.is_question_due() && b.owes_acknowledgement() && !b.is_answer_due());
-        let (number, question) = a.tell(FIRST, false);
+        let (number, question) = tell(&mut a, FIRST, false);
         assert!(question.asks && !a.is_question_due());
         b.on_receipt(number, &question, FIRST, FIRST).unwrap();
         assert!(b.is_answer_due());
-        let (number, answer) = b.tell(FIRST, false);
+        let (number, answer) = tell(&mut b, FIRST, false);
         assert_eq!((answer.placed, answer.asks), (3, false));
         assert_eq!(a.on_receipt(number, &answer, FIRST, FIRST), Ok(3));
         assert!(!b.is_answer_due() && !a.is_question_due());

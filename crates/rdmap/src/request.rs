@@ -275,9 +275,10 @@ pub trait ReceiveSource {
     /// The next request, if there is one that was promised to no stream.
     fn take(&mut self) -> Option<ReceiveRequest>;
 
-    /// Has `fill` fill the memory of the request that [`ReceiveSource::take`] would return, if it has room for `length`
-    /// bytes, and takes the request if it says that it has. Returns its id. `None`: nothing has changed.
-    fn fill_next(&mut self, length: u32, fill: impl FnOnce(&Gather) -> bool) -> Option<u64>
+    /// Has `fill` fill the memory of the request that [`ReceiveSource::take`] would return
+    /// ([`ReceiveSource::take_promised`] if `is_promised`), if it has room for `length` bytes, and takes the request if
+    /// it says that it has. Returns its id. `None`: nothing has changed.
+    fn fill_next(&mut self, length: u32, is_promised: bool, fill: impl FnOnce(&Gather) -> bool) -> Option<u64>
     where
         Self: Sized;
 
@@ -338,12 +339,13 @@ impl ReceiveSource for ReceiveQueue {
         self.waiting.pop_front()
     }
 
-    fn fill_next(&mut self, length: u32, fill: impl FnOnce(&Gather) -> bool) -> Option<u64> {
+    fn fill_next(&mut self, length: u32, is_promised: bool, fill: impl FnOnce(&Gather) -> bool) -> Option<u64> {
         let request = self.waiting.front()?;
         if length > request.sink.length() || !fill(&request.sink) {
             return None;
         }
-        self.waiting.pop_front().map(|request| request.id)
+        let taken = if is_promised { self.take_promised() } else { self.take() };
+        taken.map(|request| request.id)
     }
 
     fn promise(&mut self, _: u32) -> u32 {

@@ -106,9 +106,16 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Takes a request of one segment that is given out at once: nothing waits before it. Returns its running number.
-    /// There must be a place.
-    pub(crate) fn post_given(&mut self, request: SendRequest, number: Option<(u32, MessageNumber)>) -> u64 {
+    /// Takes a request of one segment that is given out at once: nothing waits before it. `is_sent`: the stream below
+    /// is done with it; `mark`: how many messages the peer has acknowledged when it is in place, where it acknowledges
+    /// any. Returns its running number. There must be a place.
+    pub(crate) fn post_given(
+        &mut self,
+        request: SendRequest,
+        number: Option<(u32, MessageNumber)>,
+        is_sent: bool,
+        mark: Option<u64>,
+    ) -> u64 {
         debug_assert!(self.next == self.ring.len(), "a request that passes others by");
         debug_assert!(self.ring.len() < self.depth, "more requests than there are places");
         let formed = request.operation.payload().map_or(0, Payload::length);
@@ -118,10 +125,10 @@ impl SendQueue {
             write_formed: false,
             number,
             given: true,
-            out: 1,
-            answered: true,
+            out: u32::from(!is_sent),
+            answered: mark.is_none(),
             status: Status::Success,
-            mark: 0,
+            mark: mark.unwrap_or(0),
         });
         self.next = self.ring.len();
         self.first + self.next as u64 - 1

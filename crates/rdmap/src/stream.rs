@@ -80,6 +80,8 @@ pub struct Stream {
     placing: Placing,
     /// Credits and acknowledgements, where both sides have agreed on them.
     receipts: Option<Box<Receipts>>,
+    /// A receipt that may wait goes out with the next segment.
+    holds_receipt: bool,
     /// Unsignaled successes that nobody has asked about yet.
     silent: usize,
 }
@@ -122,6 +124,7 @@ impl Stream {
             awaits_ready_send: config.role == Role::Responder && config.ready_to_receive == Some(ReadyKind::Send),
             placing: Placing::new(config.lower.placements),
             receipts: receipts::begin(&config),
+            holds_receipt: false,
             silent: 0,
             config,
             registry,
@@ -233,6 +236,7 @@ impl Stream {
             && !self.wants_grant()
             // How long that may last is for the caller to watch.
             && !self.lacks_credit()
+            && !self.is_receipt_due()
             && !self.can_transmit()
     }
 

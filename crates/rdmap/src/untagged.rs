@@ -97,12 +97,23 @@ impl Receives {
     /// The request of a message that [`Receives::can_skip`], if there is one that is long enough. Without
     /// [`Receives::skip_message`] it is to be given back.
     pub(crate) fn take_for(&mut self, length: u32, source: &mut dyn ReceiveSource) -> Option<ReceiveRequest> {
-        let request = source.take()?;
+        let request = self.take(source)?;
         if length <= request.sink.length() {
             return Some(request);
         }
         self.give_back(request);
         None
+    }
+
+    fn take(&mut self, source: &mut dyn ReceiveSource) -> Option<ReceiveRequest> {
+        let taken = if self.are_promised { source.take_promised() } else { source.take() };
+        self.taken = self.taken.wrapping_add(u32::from(taken.is_some()));
+        taken
+    }
+
+    /// The request of a message that [`Receives::can_skip`] was filled where it waited.
+    pub(crate) fn count_filled(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
     }
 
     /// A request that was taken for the next message is that message's still.
@@ -142,13 +153,11 @@ impl Receives {
     /// Takes requests until there is one for the message at `index`.
     fn assign(&mut self, index: usize, number: MessageNumber, source: &mut dyn ReceiveSource) -> Result<(), Missing> {
         while self.assigned.len() <= index {
-            let taken = if self.are_promised { source.take_promised() } else { source.take() };
-            let Some(ReceiveRequest { id, sink }) = taken else {
+            let Some(ReceiveRequest { id, sink }) = self.take(source) else {
                 self.put_off(number);
                 // RFC 5041 section 7.1, check 2.
                 return Err(Missing::Violation(Violation::NoBuffer { queue: queue::SEND, number }));
             };
-            self.taken = self.taken.wrapping_add(1);
             self.assigned.push_back(Assigned { id, sink, length: sink.length(), status: Status::Success });
         }
         Ok(())

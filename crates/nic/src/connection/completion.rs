@@ -3,6 +3,7 @@
 use weft_rdmap::{Action, Closed, State, Status, Stream};
 
 use super::{Connection, Context, Running};
+use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::lower::{Carrier, Pollable as _, Segments as _};
 use crate::queues::queue_pair::QueuePair;
@@ -23,15 +24,7 @@ impl<N: Carrier> Connection<N> {
             // From here on no more can be posted.
             queue_pair.closing();
         }
-        let mut any = false;
-        while let Some(completion) = stream.poll_send_completion() {
-            any = true;
-            // Those before it first: a thread that sees this completion may rely on their places.
-            any |= report_silent(stream, queue_pair, cx);
-            cx.io.counters.sent_messages += u64::from(completion.status == Status::Success);
-            queue_pair.complete_send(completion);
-        }
-        any |= report_silent(stream, queue_pair, cx);
+        let mut any = report_sends(stream, queue_pair, cx.io.counters);
         while let Some(completion) = stream.poll_receive_completion() {
             any = true;
             cx.io.counters.received_messages += u64::from(completion.status == Status::Success);
@@ -113,13 +106,26 @@ impl<N: Carrier> Connection<N> {
     }
 }
 
+/// Reports the send requests that have finished. Returns whether any had.
+pub(super) fn report_sends(stream: &mut Stream, queue_pair: &QueuePair, counters: &mut Counters) -> bool {
+    let mut any = false;
+    while let Some(completion) = stream.poll_send_completion() {
+        any = true;
+        // Those before it first: a thread that sees this completion may rely on their places.
+        any |= report_silent(stream, queue_pair, counters);
+        counters.sent_messages += u64::from(completion.status == Status::Success);
+        queue_pair.complete_send(completion);
+    }
+    any | report_silent(stream, queue_pair, counters)
+}
+
 /// Frees the places of unsignaled requests that have completed. Returns whether there were any.
-fn report_silent<S>(stream: &mut Stream, queue_pair: &QueuePair, cx: &mut Context<'_, S>) -> bool {
+fn report_silent(stream: &mut Stream, queue_pair: &QueuePair, counters: &mut Counters) -> bool {
     let silent = stream.take_silent();
     if silent == 0 {
         return false;
     }
-    cx.io.counters.sent_messages += silent as u64;
+    counters.sent_messages += silent as u64;
     queue_pair.complete_silently(silent);
     true
 }

@@ -1,9 +1,11 @@
 //! One connection: a lower layer, and the RDMA stream on it once its set-up is done.
 //!
 //! `start` sets up, `placement` is what the lower layer sees of the stream, `completion` reports what has finished,
-//! `granting` promises receives to the peer, `nudge` helps a peer that has overlooked something, `close` takes down.
+//! `granting` promises receives to the peer, `answering` has receipts wait for an answer, `nudge` helps a peer that has
+//! overlooked something, `close` takes down.
 //! This file joins them: [`Connection::drive`] does whatever can be done now, and never blocks.
 
+mod answering;
 mod close;
 mod completion;
 mod granting;
@@ -27,7 +29,7 @@ use crate::lower::{
     Carrier, Got, Io, Passed, PassedRequest, Pollable as _, Readiness, ReceiveError, Segments, SendError, Setup as _,
     StreamCell,
 };
-use crate::policy::Starved;
+use crate::policy::{AnswerCredit, Starved};
 use crate::queues::queue_pair::QueuePair;
 
 pub(crate) use self::close::Ending;
@@ -152,6 +154,10 @@ struct Running {
     cut_short: bool,
     /// The last look found nothing to do: until something is posted or comes, there is nothing.
     is_quiet: bool,
+    /// In which turn of the engine a receipt has begun to wait for the answer of the application.
+    receipt_waits: Option<u32>,
+    /// Whether that pays.
+    answers: AnswerCredit,
     /// The peer has sent its last byte, or nothing it sends is of interest any more.
     input_over: bool,
     close_wanted: bool,
@@ -231,7 +237,7 @@ impl<N: Carrier> Connection<N> {
             }
             Ok(Got::Messages) => {
                 self.empty_polls = 0;
-                Due::Received
+                if self.is_anything_due(&cx.io) { Due::Follow } else { Due::Received }
             }
             got => {
                 self.empty_polls = 0;
@@ -321,6 +327,7 @@ impl<N: Carrier> Connection<N> {
     /// The doorbell was rung: sends what was posted, and leaves receiving to the next turn.
     pub(crate) fn send_posted(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.take_posted(cx);
+        self.note_answer(&cx.io);
         self.grant(cx.io.now);
         // The caller may be gone for long afterwards: as much as the operating system takes.
         self.transmit(usize::MAX, cx);
@@ -334,6 +341,9 @@ impl<N: Carrier> Connection<N> {
 
     fn drive_running(&mut self, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         let mut progress = self.take_posted(cx);
+        if progress {
+            self.note_answer(&cx.io);
+        }
         let packets = cx.io.counters.passed_packets_received;
         let got = self.receive_once(cx);
         if got == Ok(Got::Messages) && !progress && self.settles(true) {
@@ -352,6 +362,7 @@ impl<N: Carrier> Connection<N> {
             return Outcome::of(progress);
         }
         self.grant(cx.io.now);
+        self.hold_receipt(&cx.io);
         self.answers_wait |= has_packets && self.has_answers();
         if !self.answers_wait {
             progress |= self.transmit(BYTES_PER_TURN, cx);
@@ -452,6 +463,10 @@ impl<N: Carrier> Connection<N> {
         request: &SendRequest,
         cx: &mut Context<'_, N::Scratch>,
     ) -> Option<Result<(), PostError>> {
+        if self.running()?.0.stream.hold().wants_grant() {
+            // What the program has posted before its answer is promised along with that.
+            self.grant(cx.io.now);
+        }
         let (running, lower) = self.running()?;
         let is_plain = request.flags == RequestFlags::NONE;
         let is_free = is_plain && !running.send_closed && !queue_pair.has_posted() && running.stream.hold().can_pass();
@@ -459,7 +474,8 @@ impl<N: Carrier> Connection<N> {
         if !is_free || !lets_pass || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
             return None;
         }
-        let is_owed = request.signaled && lower.owes_completion();
+        let is_acknowledged = running.stream.hold().has_receipts();
+        let is_owed = is_acknowledged || request.signaled && lower.owes_completion();
         let admitted = if is_owed {
             queue_pair.admit_owed(cx.io.registry, request)
         } else {
@@ -478,6 +494,11 @@ impl<N: Carrier> Connection<N> {
         }
         if outcome != PassedRequest::Gone {
             running.ready = lower.readiness(cx.io.now);
+        }
+        if is_acknowledged && passed {
+            running.note_answer(cx.io.now);
+            // The receipt that it was driven for has gone.
+            running.is_quiet = running.ready.idle && running.stream.hold().is_quiet();
         }
         passed.then_some(Ok(()))
     }

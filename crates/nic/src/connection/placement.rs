@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weft_base::Time;
 use weft_rdmap::{Arrival, OrderConstraint, Placement, Status, Verdict, Violation};
 
+use super::completion::report_sends;
 use super::{PacketSinks, Running};
 use crate::counters::Counters;
 use crate::ids::State;
@@ -25,12 +26,17 @@ impl Running {
 }
 
 impl ConnectionSink<'_> {
-    /// A short Send goes from the frame into its receive request, where nothing is in its way.
+    /// A short Send goes from the frame into its receive request, where nothing is in its way; what a receipt
+    /// acknowledges is reported.
     fn receive_whole(&mut self, arrival: Arrival, ulpdu: &[u8], counters: &mut Counters) -> bool {
         let stream = &mut self.stream.hold();
+        if stream.has_receipts() && stream.take_whole_receipt(arrival, ulpdu) {
+            report_sends(stream, self.queue_pair, counters);
+            return true;
+        }
         let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
         let receives = &mut self.queue_pair.receive_source();
-        let Some(completion) = stream.receive_whole_send(arrival, &ulpdu[start..], receives) else { return false };
+        let Some(completion) = stream.receive_whole_send(arrival, ulpdu, start, receives) else { return false };
         if completion.length > 0 {
             counters.placed_copied += 1;
             counters.placed_copied_bytes += u64::from(completion.length);
@@ -66,6 +72,10 @@ impl StreamSink for ConnectionSink<'_> {
     fn packet(&mut self, arrival: Arrival, ulpdu: &[u8], now: Time, counters: &mut Counters) -> bool {
         let Some(upper) = self.queue_pair.upper() else { return self.receive_whole(arrival, ulpdu, counters) };
         let stream = &mut self.stream.hold();
+        if stream.has_receipts() {
+            // What takes packets counts none.
+            return false;
+        }
         let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
         if !self.packets.take(upper, self.queue_pair, &ulpdu[start..], now) {
             return false;

@@ -12,6 +12,7 @@ use super::{Connection, Context, Ending, Outcome, Phase, Running};
 use crate::error::{ConnectionError, Error, RefusedStart};
 use crate::lower::{Accepted, Carrier, Drained, Pollable as _, Segments as _, Setup as _, StartStep, Terms, Undecided};
 use crate::offer::{Offer, Transport};
+use crate::policy::AnswerCredit;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
@@ -153,6 +154,8 @@ impl<N: Carrier> Connection<N> {
             queue_pair: Arc::clone(&queue_pair),
             ready: self.lower.readiness(cx.io.now),
             cut_short: false,
+            receipt_waits: None,
+            answers: AnswerCredit::default(),
             is_quiet: false,
             input_over: false,
             close_wanted: false,

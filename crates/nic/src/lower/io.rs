@@ -35,4 +35,6 @@ pub struct Io<'a, S> {
     pub random: &'a mut Random,
     /// The time of the present turn.
     pub now: Time,
+    /// The number of that turn, modulo 2^32; that of the last one, between turns.
+    pub turn: u32,
 }

@@ -132,7 +132,8 @@ pub trait Segments<S> {
 
     /// Sends a Send or Write of at most [`MOST_PASSED`] bytes at once, from where the caller has it, where it fits one
     /// segment. Where that was done it is complete then, or the stream has it among those under way
-    /// ([`Segments::owes_completion`]). Only where nothing that was taken from the stream waits to be sent
+    /// ([`Segments::owes_completion`], [`Stream::has_receipts`]). The receipt that is due ([`Stream::receipt_to_pass`])
+    /// goes in front of it. Only where nothing that was taken from the stream waits to be sent
     /// ([`Pollable::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
     fn pass_request<A: StreamSink>(
         &mut self,

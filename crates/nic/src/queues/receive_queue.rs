@@ -201,9 +201,9 @@ impl ReceiveSource for Source<'_> {
         waiting.pop()
     }
 
-    fn fill_next(&mut self, length: u32, fill: impl FnOnce(&Gather) -> bool) -> Option<u64> {
+    fn fill_next(&mut self, length: u32, is_promised: bool, fill: impl FnOnce(&Gather) -> bool) -> Option<u64> {
         let mut waiting = self.queue.waiting.lock();
-        if self.elsewhere.is_some() || waiting.unpromised() == 0 {
+        if self.elsewhere.is_some() || !is_promised && waiting.unpromised() == 0 {
             return None;
         }
         let request = waiting.requests.front()?;
@@ -212,6 +212,9 @@ impl ReceiveSource for Source<'_> {
         }
         let id = request.id;
         waiting.pop();
+        if is_promised {
+            waiting.promised = waiting.promised.saturating_sub(1);
+        }
         Some(id)
     }
 

@@ -80,14 +80,43 @@ impl Stream {
         waits && !receipts.may_send(self.outgoing.send_number)
     }
 
-    /// Whether a receipt is to be sent to the peer.
+    /// Whether the peer acknowledges messages by receipts, and this side does.
+    #[must_use]
     #[inline]
-    pub(super) fn is_receipt_due(&self) -> bool {
-        self.receipts.as_ref().is_some_and(|receipts| self.has_news(receipts))
+    pub fn has_receipts(&self) -> bool {
+        self.receipts.is_some()
     }
 
-    fn has_news(&self, receipts: &Receipts) -> bool {
-        if receipts.is_answer_due() || self.lacks_credit() && receipts.is_demand_due() {
+    /// Whether a receipt is due that may wait a moment: an answer of the application would take it along. Nothing waits
+    /// for it but the completion of what the peer has sent.
+    #[must_use]
+    #[inline]
+    pub fn may_hold_receipt(&self) -> bool {
+        self.receipts.as_ref().is_some_and(|receipts| {
+            self.state == State::Established && receipts.is_answer_due() && !self.has_urgent_news(receipts)
+        })
+    }
+
+    /// Has a receipt that may wait ([`Stream::may_hold_receipt`]) go out in front of the next segment, and not before;
+    /// or at once, if it has waited for long enough. Holds for one receipt.
+    pub fn hold_receipt(&mut self, hold: bool) {
+        self.holds_receipt = hold;
+    }
+
+    /// Whether a receipt is to be sent to the peer, held or not.
+    #[inline]
+    pub(super) fn is_receipt_due(&self) -> bool {
+        self.receipts.as_ref().is_some_and(|receipts| receipts.is_answer_due() || self.has_urgent_news(receipts))
+    }
+
+    /// Whether a receipt is the next to go. `others_go`: a segment could go that is none.
+    #[inline]
+    pub(super) fn is_receipt_next(&self, others_go: bool) -> bool {
+        self.is_receipt_due() && (!self.holds_receipt || others_go || !self.may_hold_receipt())
+    }
+
+    fn has_urgent_news(&self, receipts: &Receipts) -> bool {
+        if receipts.is_promise_due() || self.lacks_credit() && receipts.is_demand_due() {
             return true;
         }
         // What it has in place is to be known before anything ends: here, and there.
@@ -106,13 +135,48 @@ impl Stream {
 
     /// Writes a receipt. It may come between the segments of a message: it is none of them, and on a queue of its own.
     pub(super) fn write_receipt(&mut self) {
+        let waits = self.draft_receipt();
+        self.on_receipt_told(waits, false);
+    }
+
+    /// Writes the receipt that would go now, and counts nothing yet. Returns whether a message waits for the peer's
+    /// limit.
+    fn draft_receipt(&mut self) -> bool {
         let waits = self.lacks_credit();
         let next = self.outgoing.send_number;
         let wanted = if waits { MessageNumber(next.0.wrapping_add(self.sends.unnumbered())) } else { next };
-        let Some(receipts) = &mut self.receipts else { return };
-        let (number, receipt) = receipts.tell(wanted, waits);
-        self.outgoing.write_receipt(number, &receipt);
-        self.in_flight.push(Owner::Stream, None);
+        if let Some(receipts) = &self.receipts {
+            let (number, receipt) = receipts.draft(wanted);
+            self.outgoing.write_receipt(number, &receipt);
+        }
+        waits
+    }
+
+    fn on_receipt_told(&mut self, waits: bool, is_sent: bool) {
+        if let Some(receipts) = &mut self.receipts {
+            receipts.on_told(waits);
+        }
+        self.holds_receipt = false;
+        if !is_sent {
+            self.in_flight.push(Owner::Stream, None);
+        }
+    }
+
+    /// The receipt that goes in front of a request that passes the queues, if one is due. Only after
+    /// [`Stream::can_pass`]; nothing has gone out before [`Stream::pass_receipt`] says so.
+    #[inline]
+    pub fn receipt_to_pass(&mut self) -> Option<&[u8]> {
+        if !self.is_receipt_due() {
+            return None;
+        }
+        self.draft_receipt();
+        Some(self.outgoing.writer.bytes())
+    }
+
+    /// What [`Stream::receipt_to_pass`] has written goes out. `is_sent`: the stream below is done with it. Else it
+    /// counts in [`Stream::handle_sent`].
+    pub fn pass_receipt(&mut self, is_sent: bool) {
+        self.on_receipt_told(false, is_sent);
     }
 
     /// A segment of the next request was written; `whole`: its last, `was_written`: its Write had been formed before.
@@ -133,6 +197,17 @@ impl Stream {
                 self.outgoing.writer.ask();
             }
         }
+    }
+
+    /// Counts the message that is the whole of a request, which passes the queues. Returns how many messages the peer
+    /// has in place when it is.
+    pub(super) fn count_passed(&mut self, is_asked: bool) -> Option<u64> {
+        let receipts = self.receipts.as_mut()?;
+        let given = receipts.count_given(true);
+        if is_asked {
+            receipts.note_asked();
+        }
+        Some(given)
     }
 
     /// A message went out that is no request's.

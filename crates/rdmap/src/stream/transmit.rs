@@ -149,9 +149,13 @@ impl Stream {
         if !self.state.sends() || self.outgoing.is_silent || self.in_flight.is_full() {
             return None;
         }
-        if self.is_receipt_due() && self.outgoing.ready.is_none() {
-            return Some(Source::Receipt);
-        }
+        let other = self.other_source();
+        let is_receipt = self.outgoing.ready.is_none() && self.is_receipt_next(other.is_some());
+        if is_receipt { Some(Source::Receipt) } else { other }
+    }
+
+    /// What goes next that is no receipt.
+    fn other_source(&self) -> Option<Source> {
         if self.holds_requests {
             return self.choose_answer();
         }

@@ -5,8 +5,9 @@
 //! On the wire they are Sends like all others, numbered with them. Each of these calls says beforehand whether it is
 //! possible; where it is not, the message takes the way of all others.
 
+use weft_base::MessageNumber;
 use weft_wire::ddp::{Header, Target, UNTAGGED_LENGTH};
-use weft_wire::rdmap::{Control, Opcode, queue};
+use weft_wire::rdmap::{ASKS_RECEIPT, Control, Opcode, Receipt, queue};
 
 use super::Stream;
 use super::outgoing::{Source, advance};
@@ -26,9 +27,14 @@ impl Stream {
     #[must_use]
     #[inline]
     pub fn can_send_whole(&self) -> bool {
+        // Each message has to be counted, and to wait for a receive.
+        self.receipts.is_none() && self.has_free_way()
+    }
+
+    /// Whether nothing waits to be given out, and nothing has begun.
+    #[inline]
+    fn has_free_way(&self) -> bool {
         self.state == State::Established
-            // Each message has to be counted, and to wait for a receive.
-            && self.receipts.is_none()
             && self.sends.next().is_none()
             && self.outgoing.is_between_messages()
             && !self.in_flight.is_full()
@@ -51,33 +57,52 @@ impl Stream {
     #[must_use]
     #[inline]
     pub fn can_pass(&self) -> bool {
-        self.sends.is_empty() && self.can_send_whole()
+        // A receipt may go before it.
+        let has_room = self.receipts.is_none() || !self.in_flight.is_half_full();
+        has_room && self.sends.is_empty() && self.has_free_way()
     }
 
     /// The header of a Send or Write that is one segment. Only after [`Stream::can_pass`]; nothing has gone out before
-    /// [`Stream::pass`] says so. `None`: it is something else.
+    /// [`Stream::pass`] or [`Stream::pass_owed`] says so. `None`: it is something else, or the peer has no receive for
+    /// it.
     #[inline]
-    pub fn header_to_pass(&mut self, operation: &Operation) -> Option<&[u8]> {
+    pub fn header_to_pass(&mut self, request: &SendRequest) -> Option<&[u8]> {
         debug_assert!(self.can_pass(), "a request that passes others by");
-        self.outgoing.write_whole(operation)
+        let receipts = self.receipts.as_ref();
+        let is_acknowledged = receipts.is_some();
+        if receipts.is_some_and(|receipts| !receipts.may_send(self.outgoing.send_number))
+            && request.operation.takes_receive()
+        {
+            return None;
+        }
+        self.outgoing.write_whole(&request.operation)?;
+        if is_acknowledged && request.signaled {
+            self.outgoing.writer.ask();
+        }
+        Some(self.outgoing.writer.bytes())
     }
 
     /// What has the header that [`Stream::header_to_pass`] has written goes out. `is_sent`: the stream below is done
-    /// with it. Else it counts in [`Stream::handle_sent`].
+    /// with it. Else it counts in [`Stream::handle_sent`]. Not where the peer acknowledges messages.
     #[inline]
     pub fn pass(&mut self, operation: &Operation, is_sent: bool) {
+        debug_assert!(self.receipts.is_none(), "a message that is not counted");
         self.outgoing.pass(operation);
         if !is_sent {
             self.in_flight.push(Owner::Stream, None);
         }
     }
 
-    /// As [`Stream::pass`], for a request that is to complete when [`Stream::handle_sent`] counts its segment: it has a
-    /// place among those under way, and its memory was pinned for this domain.
-    pub fn pass_owed(&mut self, request: &SendRequest) {
+    /// As [`Stream::pass`], for a request that is to complete when [`Stream::handle_sent`] counts its segment and, if
+    /// it acknowledges messages, the peer has it in place: it has a place among those under way, and its memory was
+    /// pinned for this domain.
+    pub fn pass_owed(&mut self, request: &SendRequest, is_sent: bool) {
         let number = self.outgoing.pass(&request.operation).map(|number| (queue::SEND, number));
-        let sequence = self.sends.post_given(*request, number);
-        self.in_flight.push(Owner::Request(sequence), None);
+        let mark = self.count_passed(request.signaled);
+        let sequence = self.sends.post_given(*request, number, is_sent, mark);
+        if !is_sent {
+            self.in_flight.push(Owner::Request(sequence), None);
+        }
     }
 
     /// Where in the ULPDU the payload begins, if this segment is all of a plain Send, and its turn has come. Nothing is
@@ -89,29 +114,41 @@ impl Stream {
         let Target::Untagged { queue: queue::SEND, number, offset: 0, .. } = header.target else { return None };
         let is_plain =
             header.last && Control::parse(header.control).is_ok_and(|control| control.opcode == Opcode::Send);
-        let is_plain = is_plain && self.receipts.is_none();
+        let is_plain = is_plain && self.receipts.as_ref().is_none_or(|receipts| receipts.check(number).is_ok());
         let is_due = self.state.receives() && !self.awaits_ready_send && self.order.is_next(arrival);
         (is_plain && is_due && self.receives.can_skip(number)).then_some(UNTAGGED_LENGTH)
     }
 
-    /// Copies the payload of the message that [`Stream::find_whole_send`] has found into the receive request that is
-    /// next: it is delivered, and the request complete. `None`: there is no request, or something is wrong with it, and
-    /// the message takes the way of all others.
+    /// Copies the payload of the message that [`Stream::find_whole_send`] has found, at `start` of the ULPDU, into the
+    /// receive request that is next: it is delivered, and the request complete. `None`: there is no request, or
+    /// something is wrong with it, and the message takes the way of all others.
     pub fn receive_whole_send<R: ReceiveSource>(
         &mut self,
         arrival: Arrival,
-        payload: &[u8],
+        ulpdu: &[u8],
+        start: usize,
         receives: &mut R,
     ) -> Option<Completion> {
+        let payload = &ulpdu[start..];
         let length = payload.len() as u32;
         let registry = &self.registry;
+        let are_promised = self.receipts.is_some();
         let filled = if length <= FILLED_IN_QUEUE {
-            receives.fill_next(length, |sink| registry.fill_pinned(sink, payload).is_ok())
+            receives.fill_next(length, are_promised, |sink| registry.fill_pinned(sink, payload).is_ok())
         } else {
             None
         };
-        let id = filled.or_else(|| self.fill_taken(payload, receives))?;
+        let id = match filled {
+            Some(id) => {
+                self.receives.count_filled();
+                id
+            }
+            None => self.fill_taken(payload, receives)?,
+        };
         self.take_whole_send(arrival);
+        if let Some(receipts) = &mut self.receipts {
+            receipts.count_placed(ulpdu[1] & ASKS_RECEIPT != 0);
+        }
         Some(Completion {
             id,
             kind: CompletionKind::Receive,
@@ -134,8 +171,22 @@ impl Stream {
         Some(id)
     }
 
+    /// Takes a receipt of the peer whose turn it is: it is delivered. Returns whether this was one; else nothing has
+    /// changed, and the segment takes the way of all others. `ulpdu` is the whole of it, and its CRC was good.
+    pub fn take_whole_receipt(&mut self, arrival: Arrival, ulpdu: &[u8]) -> bool {
+        let Some((number, receipt)) = whole_receipt(ulpdu) else { return false };
+        let is_due = self.state == State::Established && !self.awaits_ready_send && self.order.is_next(arrival);
+        // One that breaks a rule is judged where all others are.
+        if self.receipts.is_none() || !is_due || self.deliver_receipt(number, &receipt).is_err() {
+            return false;
+        }
+        self.order.advance(arrival);
+        self.outgoing.speak();
+        true
+    }
+
     /// The message that [`Stream::find_whole_send`] has found was taken: it is delivered. The receive requests are as
-    /// they were.
+    /// they were. Not where the peer is sent receipts, which count messages.
     #[inline]
     pub fn take_whole_send(&mut self, arrival: Arrival) {
         self.order.advance(arrival);
@@ -144,4 +195,13 @@ impl Stream {
         self.receives.skip_message();
         self.check_drained();
     }
+}
+
+/// What a segment says that is a receipt, and its number.
+fn whole_receipt(ulpdu: &[u8]) -> Option<(MessageNumber, Receipt)> {
+    let header = Header::parse(ulpdu).ok()?;
+    let Target::Untagged { queue: queue::RECEIPT, number, offset: 0, .. } = header.target else { return None };
+    let is_receipt = header.last && Control::parse(header.control).is_ok_and(|one| one.opcode == Opcode::Receipt);
+    let bytes = ulpdu[UNTAGGED_LENGTH..].try_into().ok()?;
+    is_receipt.then(|| (number, Receipt::parse(bytes)))
 }

@@ -2,6 +2,7 @@
 
 mod arrival;
 mod cuts;
+mod held_receipts;
 mod hostile;
 mod operations;
 mod ordered;

@@ -34,8 +34,10 @@
 //! [`Extensions::receipts`](super::Extensions::receipts) in the offers of both ends gives iWARP and shared memory what
 //! Edge has: a Send, or a Write with immediate data, waits for a receive, and a request completes when it is in place
 //! at the peer, not when its bytes were handed over. With a peer of another make, or one that does not offer them, all
-//! is as the standard says ([`MpaInfo::extensions`](super::MpaInfo) tells). They are off by default: each
-//! acknowledgement is a message of its own, and short requests go through all queues.
+//! is as the standard says ([`MpaInfo::extensions`](super::MpaInfo) tells). They are off by default: acknowledgements
+//! are messages of their own, and each request has a place among those under way until it is acknowledged. Where a
+//! program answers messages soon after it has received them, with [`Progress::Hybrid`](super::Progress::Hybrid), its
+//! answers take the acknowledgements along; else they leave at once.
 //!
 //! The NIC counts for the program. The receiver promises receives that are posted, and the sender sends no message
 //! without a promise, so it waits at its *sender*, and what is posted behind it too; answers to Reads of the peer, its

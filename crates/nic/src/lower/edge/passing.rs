@@ -37,7 +37,7 @@ impl Edge {
             return false;
         }
         let mut stream = above.stream();
-        let Some(header) = stream.header_to_pass(operation) else { return false };
+        let Some(header) = stream.header_to_pass(request) else { return false };
         let length = payload.length();
         let mut gathered: [u8; MOST_PASSED as usize];
         let bytes: &[u8] = match payload {
@@ -56,7 +56,7 @@ impl Edge {
         let batch = io.scratch.as_mut().batch_of_one();
         running.connection.pass(&segment, io.now, batch);
         if is_told {
-            stream.pass_owed(request);
+            stream.pass_owed(request, false);
         } else {
             stream.pass(operation, false);
         }

@@ -250,7 +250,7 @@ impl<P: Segmented + Lending, S: AsMut<Pool>> Segments<S> for Mpa<P> {
     ) -> PassedRequest {
         match &mut self.layer {
             Layer::Plain(plain) if !plain.receiver.is_verdict_pending() => {
-                plain.sender.pass_request(&mut self.bytes, above, &request.operation, io)
+                plain.sender.pass_request(&mut self.bytes, above, request, io)
             }
             _ => PassedRequest::Not,
         }

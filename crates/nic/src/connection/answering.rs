@@ -1,0 +1,79 @@
+//! Receipts wait for the answer of the application, where receipts were agreed: that takes them along. One that has
+//! waited for a turn of the engine goes out alone, so while a caller polls it waits for one poll; and when callers are
+//! away, until the NIC's thread takes over.
+
+use weft_base::Time;
+
+use super::{Connection, Running};
+use crate::lower::{Carrier, Io};
+use crate::settings::Settings;
+
+impl<N: Carrier> Connection<N> {
+    /// Whole messages were received, and nothing else. Returns whether something is to be sent for them now; what may
+    /// wait does so until the next turn.
+    #[inline]
+    pub(super) fn is_anything_due(&mut self, io: &Io<'_, N::Scratch>) -> bool {
+        let Some((running, _)) = self.running() else { return false };
+        if !running.stream.hold().has_receipts() {
+            return false;
+        }
+        running.hold_receipt(io);
+        let stream = running.stream.hold();
+        let is_quiet = stream.is_quiet();
+        let waits = running.receipt_waits.is_some() && !stream.can_transmit() && !stream.wants_grant();
+        drop(stream);
+        // The next turn drives it if something waits.
+        running.is_quiet = is_quiet;
+        !is_quiet && !waits
+    }
+
+    /// Has a receipt that is due wait for the answer, if that pays; or go, if it has waited.
+    pub(super) fn hold_receipt(&mut self, io: &Io<'_, N::Scratch>) {
+        if let Some((running, _)) = self.running() {
+            running.hold_receipt(io);
+        }
+    }
+
+    /// Something is posted: what has waited goes out with it.
+    #[inline]
+    pub(super) fn note_answer(&mut self, io: &Io<'_, N::Scratch>) {
+        if let Some((running, _)) = self.running()
+            && running.stream.hold().has_receipts()
+        {
+            running.note_answer(io.now);
+        }
+    }
+}
+
+impl Running {
+    pub(super) fn note_answer(&mut self, now: Time) {
+        self.answers.answered(now);
+        self.receipt_waits = None;
+    }
+
+    fn hold_receipt<S>(&mut self, io: &Io<'_, S>) {
+        let mut stream = self.stream.hold();
+        if !stream.may_hold_receipt() {
+            self.receipt_waits = None;
+            return;
+        }
+        match self.receipt_waits {
+            None => {
+                let waits = self.answers.holds(io.now) && may_wait(io.settings);
+                self.receipt_waits = waits.then_some(io.turn);
+                stream.hold_receipt(waits);
+            }
+            Some(turn) if turn != io.turn => {
+                self.answers.unanswered(io.now);
+                self.receipt_waits = None;
+                stream.hold_receipt(false);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Whether a thread sends what waits when callers are away, and the policy is not switched off.
+fn may_wait(settings: &Settings) -> bool {
+    settings.adaptive && settings.progress.is_automatic()
+}
