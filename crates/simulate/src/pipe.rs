@@ -12,6 +12,9 @@ use crate::ring::RingBehaviour;
 pub struct Behaviour {
     /// Bytes take between nothing and this long; they stay in order.
     pub delay: Duration,
+    /// They arrive at multiples of this time, later than otherwise; zero: at any time. Where many streams carry
+    /// something, each time costs a turn of every NIC.
+    pub step: Duration,
     /// A send takes at most this many bytes, a random number of them.
     pub send_at_most: usize,
     /// A receive brings at most this many bytes, a random number of them.
@@ -51,6 +54,7 @@ impl Default for Behaviour {
     fn default() -> Self {
         Self {
             delay: Duration::from_micros(100),
+            step: Duration::ZERO,
             send_at_most: 70_000,
             receive_at_most: 70_000,
             is_whole: false,
@@ -109,7 +113,9 @@ impl Pipe {
         }
         let count = behaviour.part_of(most, random);
         let delay = random.below(behaviour.delay.as_nanos() as u64 + 1);
-        self.latest = self.latest.max(now + Duration::from_nanos(delay));
+        let step = (behaviour.step.as_nanos() as u64).max(1);
+        let at = (now.as_nanos() + delay).next_multiple_of(step);
+        self.latest = self.latest.max(Time::from_nanos(at));
         let mut chunk: VecDeque<u8> = bytes[..count].iter().copied().collect();
         if behaviour.damage_one_in > 0 {
             for byte in &mut chunk {

@@ -19,6 +19,8 @@ use weft_simulate::{Behaviour, SimulatedClock, SimulatedNetwork, SimulatedNic, T
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long the ends of connections get to show everywhere.
 const SETTLE: Duration = Duration::from_secs(5);
+/// Streams bring something at multiples of this time.
+const STEP: Duration = Duration::from_micros(20);
 /// Above the ports that the simulator gives to callers.
 const FIRST_PORT: u16 = 40_000;
 
@@ -129,7 +131,7 @@ fn resident() -> i64 {
 /// Returns how long the exchange took.
 fn exchange_all<T: Tag>(count: usize) -> Duration {
     assert!(count.is_power_of_two() && count <= 1 << 14, "WEFT_ENDPOINTS is {count}: it takes a power of two");
-    let world = World::new(count as u64, Behaviour::default());
+    let world = World::new(count as u64, Behaviour { step: STEP, ..Behaviour::default() });
     let mut random = world.fork_random();
     let before = resident();
     let settings = Settings { progress: Progress::Caller, ..Settings::default() };
