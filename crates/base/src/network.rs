@@ -87,7 +87,7 @@ pub trait Port {
     fn poll_connected(&mut self) -> Result<bool, PortError>;
 
     /// Checks whether the peer's host still answers, where that is left to the port's holder
-    /// ([`Network::looks_after_peers`]). To be called every sixteenth of [`PortOptions::peer_timeout`]; on a port that
+    /// ([`Network::checks_peers`]). To be called every sixteenth of [`PortOptions::peer_timeout`]; on a port that
     /// waits for no answer the call costs next to nothing.
     ///
     /// # Errors
@@ -477,7 +477,7 @@ pub trait Network {
     }
 
     /// Whether [`Port::check_peer`] is to be called for its ports.
-    fn looks_after_peers(&self) -> bool {
+    fn checks_peers(&self) -> bool {
         false
     }
 
@@ -636,7 +636,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_beside_an_address() {
+    fn which_host_is_beside_an_address() {
         for (own, prefix, other, is_beside) in [
             ("10.1.2.3", 24, "10.1.2.250", true),
             ("10.1.2.3", 24, "10.1.3.3", false),

@@ -231,7 +231,7 @@ impl Endpoint {
         longest: Option<Duration>,
     ) -> Result<Option<IncomingConnection>, Failure> {
         let accepted = listener.accept(Some(longest.unwrap_or(GLANCE)));
-        self.tell_refused(listener);
+        self.report_refused(listener);
         match accepted {
             Ok(request) => Ok(Some(request)),
             Err(Error::TimedOut(_)) if self.interrupt.has_come() => Err(Failure::Interrupted),
@@ -241,7 +241,7 @@ impl Endpoint {
     }
 
     /// A line for each caller that was refused before there was a request, as far as there are not too many of them.
-    fn tell_refused(&self, listener: &Listener) {
+    fn report_refused(&self, listener: &Listener) {
         let (refused, more) = listener.take_refused();
         let (new, told) = (refused.len() as u64 + more, self.refused.load(Ordering::Relaxed));
         if new == 0 {

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_in_vain_is_told_where() {
+    fn a_failed_search_lists_where_it_searched() {
         if let Err(reason) = Provider::available() {
             assert!(reason.contains(FILE) && reason.contains("FI_PROVIDER_PATH"), "{reason}");
         }

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_stopped_goes_on_with_a_burst_or_a_call() {
+    fn a_stopped_sender_resumes_with_a_burst_or_a_call() {
         let burst = Duration::from_millis(2);
         // A packet takes 0.1 ms: a burst, and what would have left just now. The one that goes beyond the burst is
         // waited for as well.
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_late_has_a_whole_burst_and_what_is_made_up_for() {
+    fn a_late_sender_has_a_whole_burst_and_what_it_makes_up_for() {
         let (mut pacer, burst) = (Pacer::default(), Duration::from_millis(2));
         while pacer.stops_until(burst, at(100)).is_none() {
             pacer.on_sent(1000, 8000, Duration::from_millis(1), at(100));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_makes_up_for_it_within_bounds() {
+    fn a_late_sender_makes_up_for_it_within_bounds() {
         let burst = Duration::from_micros(500);
         let even = 1_250_000;
         for every_us in [10, 300, 1000, 2000] {

@@ -127,8 +127,8 @@ impl Network for HostNetwork {
         true
     }
 
-    fn looks_after_peers(&self) -> bool {
-        self.tcp.looks_after_peers()
+    fn checks_peers(&self) -> bool {
+        self.tcp.checks_peers()
     }
 
     fn arm_listener(&mut self, listener: &HostListener, token: Token) -> Result<(), PortError> {

@@ -108,7 +108,7 @@ impl Network for TcpNetwork {
         port.watch(&self.epoll, token.0, interest)
     }
 
-    fn looks_after_peers(&self) -> bool {
+    fn checks_peers(&self) -> bool {
         true
     }
 

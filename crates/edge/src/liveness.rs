@@ -128,7 +128,7 @@ impl Connection {
 
     /// Whether the peer has acknowledged this side's close.
     #[must_use]
-    pub fn is_close_heard(&self) -> bool {
+    pub fn has_close_arrived(&self) -> bool {
         self.closing.is_acknowledged
     }
 

@@ -442,7 +442,7 @@ mod tests {
 
     /// A size that the path does not carry is not searched for again each time that the interface is tried.
     #[test]
-    fn asking_the_interface_does_not_search_the_path() {
+    fn the_interface_is_read_without_a_search_of_the_path() {
         let mut mtu = Mtu::new(65_507, RAISE * 100);
         let refused = mtu.limit_to(8972, Time::ZERO);
         assert_eq!(refused, None);

@@ -194,10 +194,10 @@ impl Lab {
         }
         let old = std::mem::replace(&mut self.ports, ports);
         self.set_limits(switch, all, &old)?;
-        self.tell_bridge(switch, program)
+        self.configure_bridge(switch, program)
     }
 
-    fn tell_bridge(&mut self, switch: Process, program: &BridgeProgram) -> Result<(), LabError> {
+    fn configure_bridge(&mut self, switch: Process, program: &BridgeProgram) -> Result<(), LabError> {
         let ports: Vec<_> = self.ports.values().cloned().collect();
         if self.bridge().is_none() {
             self.bridge = None;

@@ -212,8 +212,8 @@ impl Network for LinkNetwork {
         self.host.may_have_other_addresses()
     }
 
-    fn looks_after_peers(&self) -> bool {
-        self.host.looks_after_peers()
+    fn checks_peers(&self) -> bool {
+        self.host.checks_peers()
     }
 
     fn owes(&self) -> bool {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_what_is_viewed() {
+    fn a_viewed_region_is_not_written() {
         loom::model(|| {
             let region = Region::new();
             let theirs = Arc::clone(&region);

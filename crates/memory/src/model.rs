@@ -169,7 +169,7 @@ fn no_byte_lands_by_remote_access_once_that_has_ended() {
 }
 
 #[test]
-fn who_gets_its_buffer_back_has_it_alone() {
+fn a_buffer_that_comes_back_has_one_owner() {
     for touch in [Touch::Short, Touch::Long] {
         explore(move || {
             let registry = Registry::new();

@@ -175,7 +175,7 @@ impl Reassembler {
             return Ok(());
         }
         let kind = if self.is_start(start) { Start::Chained } else { Start::Unknown };
-        self.look_through(start, piece, kind, give)
+        self.search(start, piece, kind, give)
     }
 
     /// How much of what comes behind a fragment belongs to it: what its FPDU is short of, or all, when that isn't
@@ -203,7 +203,7 @@ impl Reassembler {
     }
 
     /// Searches bytes anywhere in the stream for FPDUs, and keeps what is not part of a whole one.
-    fn look_through(
+    fn search(
         &mut self,
         start: u64,
         bytes: &[u8],
@@ -320,7 +320,7 @@ impl Reassembler {
             self.fragments.put(fragment);
             return Ok(());
         }
-        self.look_through(fragment.start, &fragment.bytes, kind, give)?;
+        self.search(fragment.start, &fragment.bytes, kind, give)?;
         self.fragments.recycle(fragment);
         Ok(())
     }

@@ -63,7 +63,7 @@ use crate::engine::timers::{Queued, Timed, Timers};
 use crate::error::PostError;
 use crate::ids::{LinkKey, Runner, UpperId};
 use crate::lower::{Carrier, ConnectionIds, DatagramKey, Datagrams as _, Inbox, Io, Passed, Pollable as _, Setup as _};
-use crate::policy::arming::asks_system;
+use crate::policy::arming::polls_armed;
 use crate::policy::constants::{CLOCK_EVERY_TURNS, LONGEST_LOW_WATER};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
@@ -207,7 +207,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         event_count: Arc<EventCount>,
     ) -> Self {
         let now = clock.now();
-        let looks = network.looks_after_peers().then_some(settings.peer_timeout).flatten();
+        let looks = network.checks_peers().then_some(settings.peer_timeout).flatten();
         let peer_looks = looks.map(|timeout| (timeout / LOOKS_PER_PEER_TIMEOUT).max(SHORTEST_PEER_LOOK));
         Self {
             index,
@@ -257,7 +257,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     }
 
     /// A command begins.
-    pub(crate) fn look_at_clock(&mut self) {
+    pub(crate) fn read_clock(&mut self) {
         self.now = self.clock.now();
     }
 
@@ -327,7 +327,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             Runner::Thread => self.counters.thread_turns += 1,
         }
         if N::Lower::MEASURES_TIME || self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
-            self.look_at_clock();
+            self.read_clock();
         }
         if !self.at_low_water.is_empty() {
             self.check_low_water();
@@ -339,8 +339,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         // Where something was found it does not count.
         let any_armed = !progress && self.any_armed();
         let since = self.now.since(self.asked);
-        if asks_system(!self.polled.is_empty(), progress, any_armed, self.turns, since) {
-            progress |= self.ask_system(Some(Duration::ZERO));
+        if polls_armed(!self.polled.is_empty(), progress, any_armed, self.turns, since) {
+            progress |= self.poll_armed(Some(Duration::ZERO));
         }
         progress |= self.handle_times();
         if !self.uppers.0.is_empty() {
@@ -357,7 +357,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.polled.len() < self.connections
             || self.streams.are_open()
             || self.serving.any_armed()
-            || self.datagrams.is_to_be_asked(self.turns)
+            || self.datagrams.is_poll_due(self.turns)
     }
 
     /// Turns since the beginning, modulo 2^32.
@@ -435,10 +435,10 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         if self.doorbell.park() {
             let timeout = [longest, self.until_deadline()].into_iter().flatten().min();
             self.counters.parks += 1;
-            self.look_at_clock();
+            self.read_clock();
             let before = self.now;
-            self.ask_system(timeout);
-            self.look_at_clock();
+            self.poll_armed(timeout);
+            self.read_clock();
             self.slept += self.now.since(before);
             self.changed = true;
         }
@@ -633,7 +633,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         match &mut entry.member {
             Member::Connection(connection) => {
                 let now = self.now;
-                let answers = connection.look_at_peer(now);
+                let answers = connection.check_peer(now);
                 let is_due = connection.wake_at().is_some_and(|at| at <= now);
                 connection.lower.try_another(&mut self.network, now);
                 if is_due {
@@ -644,7 +644,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
                     self.start_connection(key);
                 }
                 if answers.is_some() {
-                    self.look_at_peer_later(key);
+                    self.check_peer_later(key);
                 }
             }
             Member::Listener(_) => self.accept_ports(key),
@@ -660,12 +660,12 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
 
     /// Has a connection look whether its peer's host still answers, when that is due for all: one wake-up is enough for
     /// them.
-    fn look_at_peer_later(&mut self, key: DefaultKey) {
+    fn check_peer_later(&mut self, key: DefaultKey) {
         let Some(interval) = self.peer_looks else { return };
         let rounds = self.now.since(Time::ZERO).as_nanos() / interval.as_nanos();
         let at = Time::ZERO + interval.saturating_mul(u32::try_from(rounds + 1).unwrap_or(u32::MAX));
         if let Some(connection) = self.connection_mut(key) {
-            connection.set_peer_look(Some(at));
+            connection.set_peer_check(Some(at));
             self.queue(key);
         }
     }

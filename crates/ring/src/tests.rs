@@ -99,7 +99,7 @@ fn marks_are_reached_by_bytes_or_by_the_end() {
 }
 
 #[test]
-fn who_is_awake_again_is_not_woken() {
+fn an_end_that_is_awake_is_not_woken() {
     let block = Block::default();
     let (mut producer, mut consumer) = ends(&block);
     assert_eq!(consumer.sleep(1), Ok(true));
@@ -164,7 +164,7 @@ fn more_than_is_there_is_a_bug_of_the_caller() {
 }
 
 #[test]
-fn who_waits_until_something_is_read_is_woken_by_the_first_byte() {
+fn a_writer_that_waits_for_a_read_is_woken_by_the_first_byte() {
     let block = Block::default();
     let (mut producer, mut consumer) = ends(&block);
     assert_eq!(producer.sleep_until_read(), Ok(false), "nothing was written");

@@ -151,7 +151,7 @@ impl Sender {
     }
 
     /// The window that a SYN says, which is never shifted (RFC 7323 section 2.2).
-    pub(crate) fn hear_window(&mut self, start: u64, window: u16) {
+    pub(crate) fn handle_window(&mut self, start: u64, window: u16) {
         self.said_by = (start, self.una);
         self.edge = self.una.max(1) + u64::from(window);
         self.largest_window = u64::from(window);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_answered_is_not_heard() {
+    fn a_sender_that_cannot_be_answered_is_dropped() {
         let [four, six] = headers(0);
         let four = ["10.0.0.1:0", "0.0.0.0:1", "224.0.0.1:1", "255.255.255.255:1"].map(|source| (source, four));
         let six = ["[fd00::1]:0", "[::]:1", "[ff02::1]:1"].map(|source| (source, six));

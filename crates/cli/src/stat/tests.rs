@@ -84,7 +84,7 @@ fn a_list_of_nothing_is_words() {
 }
 
 #[test]
-fn who_has_no_nic_is_told_who_has() {
+fn a_process_without_a_nic_gets_a_list_of_those_with_one() {
     let message = |pids: &[u32]| {
         let nics = pids.iter().map(|pid| nic(*pid, &[("sends", &[1])])).collect();
         looks(vec![], nics).1.require(5).map_err(|failure| failure.to_string())

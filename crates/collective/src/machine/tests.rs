@@ -124,7 +124,7 @@ fn in_all_groups(kind: impl Fn(usize) -> Kind) {
 }
 
 #[test]
-fn nobody_leaves_a_barrier_before_all_have_come() {
+fn no_rank_leaves_a_barrier_before_all_have_come() {
     in_all_groups(|_| Kind::Barrier);
 }
 

@@ -48,10 +48,10 @@ impl Stack {
             Arrived::TooBig { flow, sequence, mtu } => self.arrive_too_big(&flow, sequence, mtu),
             Arrived::Answer(answer) => {
                 self.wire.send_or_lose(&answer);
-                self.hear_neighbours();
+                self.handle_neighbours();
             }
             Arrived::Neighbour(_) => {
-                self.hear_neighbours();
+                self.handle_neighbours();
                 self.touch_all();
             }
             Arrived::Segment(flow, segment, _) => return self.arrive_segment(&flow, &segment, &payload, now),
@@ -124,7 +124,7 @@ impl Stack {
             listening.accepted.push_back(key);
         }
         self.hand(key, segment, payload, now);
-        self.tell_listener(local);
+        self.notify_listener(local);
     }
 
     fn hand(&mut self, key: DefaultKey, segment: &Segment, payload: &[u8], now: Time) {

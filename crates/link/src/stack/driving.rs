@@ -26,7 +26,7 @@ impl Stack {
         self.transmit(now);
         // While it is away a timer checks it.
         if self.wire.take_doubt() && self.absence.is_none() {
-            self.look_at_interface(now);
+            self.poll_interface(now);
             self.transmit(now);
         }
         self.set_timer(now);

@@ -45,7 +45,7 @@ impl Stack {
     /// What no interface carries ends, or none takes it on.
     pub(super) fn check_interface(&mut self) -> Result<(), PortError> {
         if self.absence.is_some() {
-            self.look_at_interface(self.now());
+            self.poll_interface(self.now());
         }
         if self.absence.is_some_and(|absence| absence.has_ended) { Err(self.gone()) } else { Ok(()) }
     }
@@ -57,25 +57,25 @@ impl Stack {
     /// Looks, if that is due.
     pub(super) fn pursue_absence(&mut self, now: Time) {
         match self.absence {
-            Some(absence) if absence.next <= now => self.look_at_interface(now),
+            Some(absence) if absence.next <= now => self.poll_interface(now),
             Some(absence) => self.note_due(Some(absence.next)),
             None => {}
         }
     }
 
     /// Looks what has become of the interface.
-    pub(super) fn look_at_interface(&mut self, now: Time) {
+    pub(super) fn poll_interface(&mut self, now: Time) {
         // Taken before the check: what happens after it is reported again.
         self.wire.take_error();
         match self.wire.interface_state(&self.settings.interface) {
             InterfaceState::Up => self.absence = None,
             InterfaceState::Remade if self.rebind(now).is_ok() => self.absence = None,
-            InterfaceState::Down => self.look_later(false, now),
-            InterfaceState::Gone | InterfaceState::Remade => self.look_later(true, now),
+            InterfaceState::Down => self.check_later(false, now),
+            InterfaceState::Gone | InterfaceState::Remade => self.check_later(true, now),
         }
     }
 
-    fn look_later(&mut self, is_gone: bool, now: Time) {
+    fn check_later(&mut self, is_gone: bool, now: Time) {
         let first = Absence { next: now, wait: LOOK_FIRST, gone_since: None, has_ended: false };
         let absence = self.absence.get_or_insert(first);
         absence.next = now + absence.wait;
@@ -103,7 +103,7 @@ impl Stack {
         }
         self.asking.clear();
         let failed: Vec<_> = self.listeners.iter_mut().map(|listening| listening.fail(error)).collect();
-        failed.into_iter().for_each(|local| self.tell_listener(local));
+        failed.into_iter().for_each(|local| self.notify_listener(local));
     }
 
     /// Moves to the interface that has the name now. Streams and listeners live on. No probe asks whether an address of

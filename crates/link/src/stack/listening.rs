@@ -81,11 +81,11 @@ impl Stack {
     pub(crate) fn arm_listener(&mut self, local: SocketAddr, token: Token) {
         if let Some(listening) = self.listening(local) {
             listening.armed = Some(token);
-            self.tell_listener(local);
+            self.notify_listener(local);
         }
     }
 
-    pub(super) fn tell_listener(&mut self, local: SocketAddr) {
+    pub(super) fn notify_listener(&mut self, local: SocketAddr) {
         let is_told = |listening: &&mut Listening| !listening.accepted.is_empty() || !listening.is_open();
         let Some(listening) = self.listening(local).filter(is_told) else { return };
         if let Some(token) = listening.armed.take() {

@@ -125,7 +125,7 @@ impl Stack {
     }
 
     /// A neighbour's hardware address was learned: what has waited for it leaves.
-    pub(super) fn hear_neighbours(&mut self) {
+    pub(super) fn handle_neighbours(&mut self) {
         self.neighbour_changes.fetch_add(1, Ordering::Release);
         let Self { asking, wire, .. } = self;
         asking.retain_mut(|asking| {

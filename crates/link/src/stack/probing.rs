@@ -39,7 +39,7 @@ impl Stack {
                 self.wire.take_error();
             }
             while let Some(arrived) = self.take_probed() {
-                self.hear_probed(arrived)?;
+                self.handle_probed(arrived)?;
             }
         }
         self.wire.link.end_probe();
@@ -52,7 +52,7 @@ impl Stack {
         is_there.then(|| arrived.unwrap_or(Arrived::Nothing))
     }
 
-    fn hear_probed(&mut self, arrived: Arrived) -> io::Result<()> {
+    fn handle_probed(&mut self, arrived: Arrived) -> io::Result<()> {
         match arrived {
             Arrived::Taken(address, hardware) => {
                 let [a, b, c, d, e, f] = hardware;

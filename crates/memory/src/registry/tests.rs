@@ -28,7 +28,7 @@ impl Digest for Tape {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "lock order: RegionGate is taken")]
-fn who_touches_a_region_must_not_end_an_access_to_it() {
+fn an_access_does_not_end_inside_another_one() {
     let (registry, domain) = registry();
     let region = registry.register(domain, vec![0; 8], ALL, 0).unwrap();
     let _held = registry.resolve(&region.slice(..).unwrap()).unwrap();

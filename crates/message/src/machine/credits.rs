@@ -205,7 +205,7 @@ impl CreditsOwed {
     }
 
     /// Whether the packet that is being written is to say that twice as many are granted. It does.
-    pub(super) fn tell_growth(&mut self) -> bool {
+    pub(super) fn announce_growth(&mut self) -> bool {
         let is_due = self.growth == Growth::Due;
         if is_due {
             self.growth = Growth::None;
@@ -267,9 +267,9 @@ mod tests {
         assert_eq!(owed.grow(true), None, "nothing was prepared");
         owed.prepare();
         owed.want();
-        assert!(!owed.may_grow() && !owed.tell_growth());
+        assert!(!owed.may_grow() && !owed.announce_growth());
         assert_eq!(owed.grow(true), Some(2));
-        assert!(owed.granted() == 4 && owed.is_due() && owed.tell_growth() && !owed.tell_growth());
+        assert!(owed.granted() == 4 && owed.is_due() && owed.announce_growth() && !owed.announce_growth());
         owed.want();
         owed.prepare();
         assert_eq!((owed.grow(false), owed.granted()), (Some(0), 4), "there was no memory for it");

@@ -108,7 +108,7 @@ impl<H: Host> Machine<H> {
         if class != Class::Credits {
             entry.last_active = now;
         }
-        let (waited, doubled) = (entry.data.ask(), entry.data_debt.tell_growth());
+        let (waited, doubled) = (entry.data.ask(), entry.data_debt.announce_growth());
         let data_credits = if entry.gives_data_back() { entry.data_debt.give_back() } else { 0 };
         let control_credits = entry.control_debt.give_back();
         PacketHeader { class, data_credits, control_credits, scarce: self.budget.is_scarce(), waited, doubled }

@@ -289,13 +289,13 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// It is to be seen to at this time that the peer's host still answers.
-    pub(crate) fn set_peer_look(&mut self, at: Option<Time>) {
+    pub(crate) fn set_peer_check(&mut self, at: Option<Time>) {
         self.peer_look = at;
         self.waits_anew = true;
     }
 
     /// Sees to it that the peer's host still answers, if it is time. Returns whether it does, if it was.
-    pub(crate) fn look_at_peer(&mut self, now: Time) -> Option<bool> {
+    pub(crate) fn check_peer(&mut self, now: Time) -> Option<bool> {
         self.peer_look.take_if(|at| *at <= now)?;
         Some(self.lower.check_peer(now).is_ok())
     }

@@ -44,7 +44,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             return Err(Error::Limit { name: "connections", limit: u64::from(limit) });
         }
         // Where no thread has run the engine for long, the time that was read last is old.
-        self.look_at_clock();
+        self.read_clock();
         let deadline = self.now + timeout.unwrap_or(self.settings.start_timeout);
         let mut io = io!(self, Inbox::default());
         let connection = make(&mut self.network, &mut io, deadline)?;
@@ -65,7 +65,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
         self.connections += 1;
         self.scratch.prepare(self.connections);
-        self.look_at_peer_later(key);
+        self.check_peer_later(key);
         self.queue(key);
         key
     }
@@ -271,9 +271,9 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
                             if error == PortError::Exhausted && yielding == Yielding::Never {
                                 self.refuse_some(key);
                             }
-                            self.look_again(key, now + PAUSE);
+                            self.poll_again(key, now + PAUSE);
                         }
-                        Yielding::At(at) => self.look_again(key, at),
+                        Yielding::At(at) => self.poll_again(key, at),
                         // A listener that has room again is armed again.
                         Yielding::Now(_) | Yielding::Never => {}
                     }
@@ -284,7 +284,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             let offer = listening.offer;
             let offer = within_limits(&offer, &self.settings);
             let added = self.add_connection(None, |_, _, deadline| Ok(Connection::respond(port, key, offer, deadline)));
-            let Ok(connection) = added else { return self.look_again(key, now + PAUSE) };
+            let Ok(connection) = added else { return self.poll_again(key, now + PAUSE) };
             if let Some(listening) = self.listening(key) {
                 listening.begin(connection, remote, now);
             }
@@ -294,7 +294,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     }
 
     /// Polls a listener again then.
-    pub(super) fn look_again(&mut self, key: DefaultKey, at: Time) {
+    pub(super) fn poll_again(&mut self, key: DefaultKey, at: Time) {
         if let Some(listening) = self.listening(key) {
             listening.again_at = Some(at);
             self.queue(key);
@@ -383,7 +383,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
 
     /// Completes what was closed and has not reached its peer yet. An operating system does this for streams of a
     /// program that has ended, but not for datagrams, nor for streams of a network in this process.
-    fn say_last_words(&mut self) {
+    fn send_last_words(&mut self) {
         let mut now = self.clock.now();
         let until = now + self.settings.close_timeout;
         let mut in_vain = 0;
@@ -393,9 +393,9 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         {
             if !self.turn() {
                 self.arm_low_water();
-                self.ask_system(Some(LAST_WORDS_LOOK));
+                self.poll_armed(Some(LAST_WORDS_LOOK));
             }
-            self.look_at_clock();
+            self.read_clock();
             // Nor does time pass where it is a simulated one.
             in_vain = if self.now > now { 0 } else { in_vain + 1 };
             now = self.now;
@@ -405,7 +405,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// Receives what is in the datagram ports, which may have been left unread, so that it is acknowledged before its
     /// connection is aborted: an operating system does this for streams.
     fn receive_last_datagrams(&mut self) {
-        self.look_at_clock();
+        self.read_clock();
         let ports: Vec<DefaultKey> = self.datagrams.members.keys().collect();
         for port in ports {
             for _ in 0..LAST_READS {
@@ -418,7 +418,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
 
     /// Takes everything down: the NIC is being closed.
     pub(crate) fn close(&mut self) {
-        self.say_last_words();
+        self.send_last_words();
         self.receive_last_datagrams();
         let all: Vec<DefaultKey> = self.entries.keys().collect();
         for key in all {

@@ -173,7 +173,7 @@ impl<N: Carrier> Datagrams<N> {
     /// Whether the operating system is to be asked in this turn about those that it watches, and that connections use.
     /// Where others are polled, not in each: at those nothing has come for long, and a system call in each poll
     /// would put off what arrives at the others.
-    pub(super) fn is_to_be_asked(&self, turn: u32) -> bool {
+    pub(super) fn is_poll_due(&self, turn: u32) -> bool {
         let is_used = |member: &Member<N>| member.connections > 0 || member.is_rail && !self.own.is_empty();
         let (mut any_polled, mut any_armed) = (false, false);
         for member in self.members.values().filter(|member| is_used(member)) {

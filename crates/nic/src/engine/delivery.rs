@@ -56,7 +56,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     }
 
     /// Looks from time to time whether the host has other addresses than before. No thread wakes up for it.
-    fn look_at_addresses(&mut self) {
+    fn check_addresses(&mut self) {
         if self.now.since(self.addresses_looked_at) < ADDRESSES_EVERY {
             return;
         }
@@ -166,7 +166,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         if self.datagrams.members.is_empty() {
             return false;
         }
-        self.look_at_addresses();
+        self.check_addresses();
         let mut progress = false;
         let mut polled = take(&mut self.datagrams.polled_ports);
         polled.clear();
@@ -209,7 +209,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         if any {
             self.counters.receives += 1;
             // A thread that measures how long an answer takes is not to count how long we have looked elsewhere.
-            self.look_at_clock();
+            self.read_clock();
             if let Some(mut room) = self.datagrams.room.take() {
                 self.deliver(key, &mut room, &[]);
                 self.datagrams.room = Some(room);
@@ -227,7 +227,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         let mut room = self.datagrams.room.take().unwrap_or_default();
         for _ in 0..RX_BATCHES {
             let Some(mut rx_batch) = served_port.take_rx_batch() else { break };
-            self.look_at_clock();
+            self.read_clock();
             core::mem::swap(&mut room.bytes, &mut rx_batch.bytes);
             core::mem::swap(&mut room.received, &mut rx_batch.received);
             self.deliver(key, &mut room, &rx_batch.are_good);
@@ -236,7 +236,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             served_port.give_back(rx_batch);
         }
         self.datagrams.room = Some(room);
-        served_port.look_again();
+        served_port.poll_again();
         while let Some((name, failure)) = served_port.take_failures() {
             let now = self.now;
             if let Some(connection) = self.datagrams.find_own(name)

@@ -78,7 +78,7 @@ impl Waiting {
         }
     }
 
-    fn tell_shortage(&self, limit: Option<u64>) {
+    fn report_shortage(&self, limit: Option<u64>) {
         self.descriptor_limit.store(limit.unwrap_or(0), Ordering::Relaxed);
         self.is_short.store(true, Ordering::Release);
         self.event_count.turn();
@@ -219,9 +219,9 @@ impl<L: Listener> Listening<L> {
     }
 
     /// There are no descriptors for callers: a thread that waits for requests should know, once each time.
-    pub(crate) fn tell_shortage(&mut self) {
+    pub(crate) fn report_shortage(&mut self) {
         if !core::mem::replace(&mut self.is_shortage_told, true) {
-            self.waiting.tell_shortage(self.listener.as_ref().and_then(Listener::descriptor_limit));
+            self.waiting.report_shortage(self.listener.as_ref().and_then(Listener::descriptor_limit));
         }
     }
 

@@ -28,7 +28,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         if now < since + SHORT_FOR {
             return;
         }
-        listening.tell_shortage();
+        listening.report_shortage();
         while self.may_refuse_another(key) {
             let Some(Ok(Some(port))) = self.listening(key).map(|listening| listening.accept_to_refuse()) else {
                 return;

@@ -113,13 +113,13 @@ impl<P: TxBatch> ServedPort<P> {
     }
 
     /// What was left for the owner is to be read.
-    fn tell_owner(&self) {
+    fn wake_owner(&self) {
         if !self.news.swap(true, Ordering::SeqCst) {
             ring(&self.owner);
         }
     }
 
-    fn tell_server(&self) {
+    fn wake_server(&self) {
         if !self.work.swap(true, Ordering::SeqCst) {
             ring(&self.server);
         }
@@ -143,9 +143,9 @@ impl<P: TxBatch> ServedPort<P> {
     }
 
     /// The owner has taken as much as it takes at a time: it comes back for the rest.
-    pub(super) fn look_again(&self) {
+    pub(super) fn poll_again(&self) {
         if !self.inward.lock().full.is_empty() {
-            self.tell_owner();
+            self.wake_owner();
         }
     }
 
@@ -156,7 +156,7 @@ impl<P: TxBatch> ServedPort<P> {
         let was_starved = core::mem::take(&mut inward.is_starved);
         drop(inward);
         if was_starved {
-            self.tell_server();
+            self.wake_server();
         }
     }
 
@@ -192,7 +192,7 @@ impl<P: TxBatch> ServedPort<P> {
         outward.next += 1;
         outward.waiting.push_back((number, tx_batch));
         drop(outward);
-        self.tell_server();
+        self.wake_server();
         true
     }
 
@@ -224,7 +224,7 @@ impl<P: TxBatch> ServedPort<P> {
         outward.wanted |= !has_room;
         drop(outward);
         if has_room {
-            self.tell_moved();
+            self.report_moved();
         }
     }
 
@@ -245,7 +245,7 @@ impl<P: TxBatch> ServedPort<P> {
     pub(super) fn leave(&self) {
         self.is_left.store(true, Ordering::SeqCst);
         self.outward.lock().waiting.clear();
-        self.tell_server();
+        self.wake_server();
     }
 
     // --- what the serving engine does
@@ -283,7 +283,7 @@ impl<P: TxBatch> ServedPort<P> {
     pub(super) fn bring(&self, rx_batch: RxBatch, overflowed: u64) {
         self.overflowed.store(overflowed, Ordering::Relaxed);
         self.inward.lock().full.push_back(rx_batch);
-        self.tell_owner();
+        self.wake_owner();
     }
 
     pub(super) fn bring_hint(&self, hint: Hint) {
@@ -292,7 +292,7 @@ impl<P: TxBatch> ServedPort<P> {
             inward.hints.push_back(hint);
         }
         drop(inward);
-        self.tell_owner();
+        self.wake_owner();
     }
 
     /// This became of a datagram of the connection with this name.
@@ -302,12 +302,12 @@ impl<P: TxBatch> ServedPort<P> {
             inward.failures.push_back((name, failure));
         }
         drop(inward);
-        self.tell_owner();
+        self.wake_owner();
     }
 
-    fn tell_moved(&self) {
+    fn report_moved(&self) {
         self.inward.lock().has_moved = true;
-        self.tell_owner();
+        self.wake_owner();
     }
 
     /// Has `load` copy the next transmit batch. Returns whether there was one.
@@ -326,7 +326,7 @@ impl<P: TxBatch> ServedPort<P> {
     fn end(&self) {
         self.is_gone.store(true, Ordering::SeqCst);
         self.outward.lock().waiting.clear();
-        self.tell_moved();
+        self.report_moved();
     }
 }
 
@@ -350,7 +350,7 @@ impl<P: TxBatch> Drop for UnderWay<'_, P> {
         let wanted = core::mem::take(&mut outward.wanted);
         drop(outward);
         if wanted {
-            self.served_port.tell_moved();
+            self.served_port.report_moved();
         }
     }
 }
@@ -521,7 +521,7 @@ mod tests {
         assert!(rung(&owner) && served_port.take_news());
         assert_eq!(served_port.overflowed(), 3);
         assert!(served_port.room().is_none(), "the owner has all of it");
-        served_port.look_again();
+        served_port.poll_again();
         assert!(rung(&owner) && served_port.has_news(), "it has not taken all");
         let rx_batch = served_port.take_rx_batch().unwrap();
         served_port.give_back(rx_batch);

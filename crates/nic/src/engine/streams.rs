@@ -163,7 +163,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
 
     // --- what the network reports
 
-    pub(super) fn hear_stream(&mut self, key: DefaultKey, readable: bool, writable: bool) {
+    pub(super) fn handle_stream(&mut self, key: DefaultKey, readable: bool, writable: bool) {
         let Self { streams, network, .. } = self;
         let Some(stream) = streams.open.get_mut(key) else { return };
         if readable {
@@ -185,7 +185,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         self.event_count.turn();
     }
 
-    pub(super) fn hear_stream_listener(&mut self, key: DefaultKey) {
+    pub(super) fn handle_stream_listener(&mut self, key: DefaultKey) {
         if let Some(listening) = self.streams.listening.get(key) {
             listening.signals.readable.store(true, Ordering::Release);
             self.event_count.turn();

@@ -208,14 +208,14 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         }
     }
 
-    pub(super) fn ask_system(&mut self, timeout: Option<Duration>) -> bool {
+    pub(super) fn poll_armed(&mut self, timeout: Option<Duration>) -> bool {
         let mut ready = take(&mut self.ready);
         // When waiting fails there is nothing better to do than to go on looking.
         let _ = self.network.wait(timeout, &mut ready);
         let progress = !ready.is_empty();
         if progress {
             // A thread that measures how long an answer takes is not to count how long we have slept.
-            self.look_at_clock();
+            self.read_clock();
         }
         self.asked = self.now;
         for readiness in ready.drain(..) {
@@ -225,8 +225,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
                     self.drive(key);
                 }
                 Some(Owner::Listener(key)) => self.accept_ports(key),
-                Some(Owner::Stream(key)) => self.hear_stream(key, readiness.readable, readiness.writable),
-                Some(Owner::StreamListener(key)) => self.hear_stream_listener(key),
+                Some(Owner::Stream(key)) => self.handle_stream(key, readiness.readable, readiness.writable),
+                Some(Owner::StreamListener(key)) => self.handle_stream_listener(key),
                 Some(Owner::Datagram(key)) => self.attend_datagrams(key, readiness.writable),
                 Some(Owner::Served(key)) => self.attend_served(key),
                 None => {}

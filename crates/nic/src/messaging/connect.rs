@@ -157,7 +157,7 @@ impl Core {
             known.link = Some(key);
             known.from = local;
         }
-        if let Some(at) = self.next_late_look(key, engine.now()) {
+        if let Some(at) = self.next_late_check(key, engine.now()) {
             self.late_at = [self.late_at, Some(at)].into_iter().flatten().min();
             self.wake_by(at);
         }
@@ -598,7 +598,7 @@ impl Core {
                 engine.end_connection(place.key, Ending::Abrupt);
             }
             if matches!(link.phase, Phase::Opening(_) | Phase::Unconfirmed) {
-                // `look_at_openings` and `look_at_unconfirmed` see to it.
+                // `check_openings` and `check_unconfirmed` see to it.
                 continue;
             }
             if !link.queue_pair.state().has_ended() {
@@ -637,7 +637,7 @@ impl Core {
             return false;
         }
         self.wake_at = self.machine.handle_time(now, &mut self.host);
-        self.look_at_late_openings(engine);
+        self.check_late_openings(engine);
         if let Some(until) = self.next_limit(now) {
             self.wake_by(until);
         }

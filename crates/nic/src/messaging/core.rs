@@ -199,12 +199,12 @@ impl Core {
     }
 
     /// Polls those links.
-    fn look_at_links<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    fn check_links<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         // A caller that has confirmed and calls again is not one that has not.
-        let mut any = self.look_at_unconfirmed(engine);
+        let mut any = self.check_unconfirmed(engine);
         any |= self.meet(engine);
-        any |= self.look_at_openings(engine);
-        any |= self.look_at_unproven(engine);
+        any |= self.check_openings(engine);
+        any |= self.check_unproven(engine);
         any | self.reap(engine)
     }
 
@@ -216,7 +216,7 @@ impl Core {
         for _ in 0..ROUNDS {
             let mut progress = self.take_completions(engine.now());
             progress |= self.host.complete_unused();
-            progress |= self.has_changing_links() && self.look_at_links(engine);
+            progress |= self.has_changing_links() && self.check_links(engine);
             if self.waiting.is_short() {
                 let limit = self.waiting.take_shortage();
                 self.host.warn(&Warning::NoDescriptors { limit });
@@ -290,7 +290,7 @@ impl Core {
         } else {
             let (machine, host) = (&mut self.machine, &mut self.host);
             let handle = |packet: &[u8]| machine.handle_packet(peer, packet, now, host);
-            link.look_at_packet(slot, completion.length, &mut self.packet, handle)
+            link.inspect_packet(slot, completion.length, &mut self.packet, handle)
         };
         if let Some(link) = self.links.get_mut(key.0) {
             link.post_receive(slot);

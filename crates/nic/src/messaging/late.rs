@@ -20,7 +20,7 @@ const LOOKS_AGAIN: u32 = 16;
 
 impl Core {
     /// Continues connections that are being opened, as far as their set-ups have progressed or failed.
-    pub(super) fn look_at_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn check_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         while let Some(key) = self.openings.take_news() {
             let Some(link) = self.links.get(key.0).filter(|link| matches!(link.phase, Phase::Opening(_))) else {
@@ -30,7 +30,7 @@ impl Core {
             let state = link.queue_pair.state();
             if matches!(link.proving, Some(Proving::Confirmed(_))) && (!link.early.is_empty() || !state.has_ended()) {
                 self.end_opening(key);
-                any |= self.hear_verdict(key, engine);
+                any |= self.take_verdict(key, engine);
                 continue;
             }
             if matches!(state, State::Idle | State::Connecting) {
@@ -49,14 +49,14 @@ impl Core {
 
     /// Checks whether one of them takes too long, when it is time for that. Returns whether something was done about
     /// it.
-    pub(super) fn look_at_late_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn check_late_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         if self.late_at.is_none_or(|at| at > now) {
             return false;
         }
         let all: Vec<LinkKey> = self.openings.iter().collect();
-        let any = all.iter().fold(false, |any, key| self.look_at_late_opening(*key, engine) | any);
-        self.late_at = self.openings.iter().filter_map(|key| self.next_late_look(key, now)).min();
+        let any = all.iter().fold(false, |any, key| self.check_late_opening(*key, engine) | any);
+        self.late_at = self.openings.iter().filter_map(|key| self.next_late_check(key, now)).min();
         any
     }
 
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// When something is to be done about a connection that is being opened, should its peer not answer.
-    pub(super) fn next_late_look(&self, key: LinkKey, now: Time) -> Option<Time> {
+    pub(super) fn next_late_check(&self, key: LinkKey, now: Time) -> Option<Time> {
         let known = self.host.peers.get(self.links.get(key.0)?.peer)?;
         let since = known.wanted_since?;
         let told_at = (!known.is_lateness_told).then_some(since + EndpointSettings::LATE);
@@ -101,11 +101,7 @@ impl Core {
 
     /// Checks whether the peer of a connection that is being opened takes too long to answer. Returns whether something
     /// was done about that.
-    pub(super) fn look_at_late_opening<N: Carrier, C: Clock>(
-        &mut self,
-        key: LinkKey,
-        engine: &mut Engine<N, C>,
-    ) -> bool {
+    pub(super) fn check_late_opening<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         let Some(link) = self.links.get(key.0) else { return false };
         let (peer, Phase::Opening(path)) = (link.peer, link.phase) else { return false };

@@ -203,7 +203,7 @@ impl Link {
 
     /// Reads the packet of this many bytes that was received into a slot, from a copy in `scratch`: others may come
     /// into the region meanwhile. `None` when there is no such packet.
-    pub(super) fn look_at_packet<R>(
+    pub(super) fn inspect_packet<R>(
         &self,
         slot: u16,
         length: u32,
@@ -303,7 +303,7 @@ impl Link {
         let (_, Purpose::Receive(slot)) = Purpose::of(first.id) else { return None };
         let is_packet = first.kind != CompletionKind::ReceiveImmediate;
         let length = if is_packet { first.length } else { 0 };
-        let looked = self.look_at_packet(slot, length, &mut vec![0; length as usize], look);
+        let looked = self.inspect_packet(slot, length, &mut vec![0; length as usize], look);
         self.post_receive(slot);
         looked
     }

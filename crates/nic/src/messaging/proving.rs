@@ -57,7 +57,7 @@ impl Core {
 
     /// Checks whether the verdict is here. The peer is the wanted one, and its host answers as long as the connection
     /// is established: so it has as long as for its first answer ([`super::EndpointSettings::reply_timeout`]).
-    pub(super) fn hear_verdict<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn take_verdict<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
         let Some(link) = self.links.get_mut(key.0) else { return false };
         let (peer, Phase::Opening(path)) = (link.peer, link.phase) else { return false };
         let Some(Proving::Confirmed(hello)) = &link.proving else { return false };
@@ -160,7 +160,7 @@ impl Core {
     }
 
     /// Polls for what callers that have been answered have sent since.
-    pub(super) fn look_at_unproven<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn check_unproven<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         let mut any = false;
         for key in core::mem::take(&mut self.unproven) {

@@ -36,7 +36,7 @@ impl Core {
     }
 
     /// Finds the callers that have confirmed.
-    pub(super) fn look_at_unconfirmed<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn check_unconfirmed<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         let mut left = Vec::new();
         for one in core::mem::take(&mut self.unconfirmed) {

@@ -31,7 +31,7 @@ pub(crate) const fn polls_port(ports: usize, polled: usize) -> bool {
 /// `found`: they found something; `any_armed`: something is armed; in turn `turn`, this long after the system was
 /// polled last.
 #[inline]
-pub(crate) fn asks_system(any_polled: bool, found: bool, any_armed: bool, turn: u32, since: Duration) -> bool {
+pub(crate) fn polls_armed(any_polled: bool, found: bool, any_armed: bool, turn: u32, since: Duration) -> bool {
     !any_polled || !found && any_armed || turn.is_multiple_of(ASK_EVERY_TURNS) || since >= ASK_AFTER
 }
 
@@ -104,7 +104,7 @@ mod tests {
         ];
         for (name, any_polled, found, any_armed, turn, since, expected) in rows {
             let since = Duration::from_micros(since);
-            assert_eq!(asks_system(any_polled, found, any_armed, turn, since), expected, "{name}");
+            assert_eq!(polls_armed(any_polled, found, any_armed, turn, since), expected, "{name}");
         }
     }
 

@@ -76,7 +76,7 @@ impl TakeOver {
 
     /// When to check again, while callers are `present` and the last visit was `quiet` ago. `None` when they have been
     /// away for too long.
-    pub(crate) fn next_look(&self, present: bool, quiet: Duration) -> Option<Duration> {
+    pub(crate) fn next_check(&self, present: bool, quiet: Duration) -> Option<Duration> {
         let away = self.away();
         if present && quiet < AWAY_OVERSUBSCRIBED && self.is_oversubscribed() {
             return Some(AWAY_OVERSUBSCRIBED - quiet);
@@ -126,7 +126,7 @@ mod tests {
 
     /// Callers present, how long ago their last visit was, oversubscribed: when to check again.
     #[test]
-    fn the_table_of_looks() {
+    fn the_table_of_checks() {
         let rows = [
             ("no caller has come", false, us(1), false, None),
             ("one polls", true, us(1), false, Some(us(200))),
@@ -140,14 +140,14 @@ mod tests {
         for (name, present, quiet, is_oversubscribed, expected) in rows {
             let take_over = take_over();
             take_over.set_oversubscribed(is_oversubscribed);
-            assert_eq!(take_over.next_look(present, quiet), expected, "{name}");
+            assert_eq!(take_over.next_check(present, quiet), expected, "{name}");
         }
     }
 
     #[test]
-    fn looks_become_rarer_while_callers_come_without_a_pause() {
+    fn checks_become_rarer_while_callers_come_without_a_pause() {
         let take_over = take_over();
-        let look = |quiet| take_over.next_look(true, us(quiet));
+        let look = |quiet| take_over.next_check(true, us(quiet));
         assert_eq!(look(1), Some(us(200)), "looks cost nothing worth mentioning");
         take_over.set_longest_interval(us(900));
         assert_eq!([1, 5, 60].map(look), [Some(us(400)), Some(us(800)), Some(us(900))]);
@@ -158,19 +158,19 @@ mod tests {
     }
 
     #[test]
-    fn looks_become_rarer_still_when_callers_have_come_so_for_long() {
+    fn checks_become_rarer_still_when_callers_have_come_for_long() {
         let take_over = take_over();
         take_over.set_longest_interval(us(1000));
         let mut passed = Duration::ZERO;
         let mut before = Duration::ZERO;
         for _ in 0..200 {
-            let next = take_over.next_look(true, us(1)).expect("callers are here");
+            let next = take_over.next_check(true, us(1)).expect("callers are here");
             assert!(next >= before && next <= us(1000).max(passed / 16 + us(200)), "{next:?} after {passed:?}");
             (passed, before) = (passed + next, next);
         }
         assert_eq!(before, us(8000));
-        assert_eq!(take_over.next_look(true, us(200)), None);
-        assert_eq!(take_over.next_look(true, us(1)), Some(us(400)));
+        assert_eq!(take_over.next_check(true, us(200)), None);
+        assert_eq!(take_over.next_check(true, us(1)), Some(us(400)));
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         for worked in [true, true, false] {
             take_over.adapt(worked);
             assert_eq!(take_over.away(), us(200));
-            assert_eq!(take_over.next_look(true, us(1)), Some(us(200)));
+            assert_eq!(take_over.next_check(true, us(1)), Some(us(200)));
         }
     }
 }

@@ -8,7 +8,7 @@
 //!   [`Watch`]. When it lets go of the engine ([`Handover::depart`]) it leaves a timer behind that ends the thread's
 //!   sleep.
 //! - From then on it costs a caller nothing: the thread looks now and then how long ago the last visit was
-//!   ([`TakeOver::next_look`]).
+//!   ([`TakeOver::next_check`]).
 //! - When that is too long ago, the thread ([`Handover::serve`]) takes the engine, runs it until there is nothing to
 //!   do, switches packets on and sleeps **outside of the lock**. So a caller that comes back finds the engine free, or
 //!   free within one turn.
@@ -240,7 +240,7 @@ impl<F: Flag> Handover<F> {
             pressure.update(slot.now(), slot.caller(), watch);
             self.policy.set_oversubscribed(pressure.is_oversubscribed());
         }
-        self.policy.next_look(self.present.get(), slot.quiet_for())
+        self.policy.next_check(self.present.get(), slot.quiet_for())
     }
 
     /// The thread was woken. Returns how long it may sleep next.

@@ -280,7 +280,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
                 Next::Poll if yields.is_due() => {
                     self.common.yield_core();
                     // Others may have had the core for long.
-                    engine.look_at_clock();
+                    engine.read_clock();
                 }
                 Next::Poll => {}
                 Next::Sleep(left) if may_park => {
@@ -386,7 +386,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> EngineSlot for Worker<N, C, U> {
     fn try_take(&self) -> Option<WorkerGuard<'_, N, C, U>> {
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, Runner::Thread);
-        held.look_at_clock();
+        held.read_clock();
         Some(WorkerGuard { spin_policy: self.common.thread_spin_policy(&self.waiters), held, worker: self })
     }
 
@@ -498,7 +498,7 @@ impl<'a, N: Carrier, C: Clock, U: EngineClient> Held<'a, N, C, U> {
     /// Leaves word of this visit for the worker's thread. Returns whether half the time has passed since this was last
     /// answered with yes that callers may be away.
     fn heartbeat(&mut self) -> bool {
-        self.look_at_clock();
+        self.read_clock();
         self.worker.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
         let away = self.worker.handover.policy().away();
         let due = self.is_heartbeat_due(away / 2);

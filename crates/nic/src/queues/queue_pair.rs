@@ -601,11 +601,11 @@ impl QueuePair {
         let ends = self.on(event);
         self.send_completions.connection_ended(self.number);
         if ends {
-            self.tell_end();
+            self.report_end();
         }
     }
 
-    fn tell_end(&self) {
+    fn report_end(&self) {
         let was_established = self.agreed.load(Ordering::Acquire) & ESTABLISHED != 0;
         self.tell(match self.error() {
             Some(error) if was_established => EventKind::Failed(error),

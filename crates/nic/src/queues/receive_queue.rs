@@ -34,13 +34,13 @@ impl Waiting {
     fn pop(&mut self) -> Option<ReceiveRequest> {
         let taken = self.requests.pop_front();
         if self.requests.len() < self.low_water {
-            self.tell_low();
+            self.report_low();
         }
         taken
     }
 
     /// Tells that few are left, once for each time that the mark is set.
-    fn tell_low(&mut self) {
+    fn report_low(&mut self) {
         let low_water = core::mem::take(&mut self.low_water);
         if let Some(source) = &self.events {
             source.tell(EventKind::ReceivesLow { low_water });
@@ -132,7 +132,7 @@ impl ReceiveQueue {
         let mut waiting = self.waiting.lock();
         waiting.low_water = low_water;
         if waiting.requests.len() < low_water {
-            waiting.tell_low();
+            waiting.report_low();
         }
     }
 

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_said() {
+    fn a_change_is_reported() {
         let say = |apart: &[f64], repeated| describe(apart.iter().copied(), repeated);
         assert_eq!(say(&[], 0), None);
         assert_eq!(say(&[57.2, 64.0], 0).unwrap(), "a cache line takes 57 to 64 ns from core to core and back");

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_told() {
+    fn a_busy_machine_is_reported() {
         let quiet = Machine { others_share: Some(0.01), steal_share: Some(0.02), ..Machine::default() };
         assert!(!quiet.describe().contains("BUSY"), "{}", quiet.describe());
         for busy in [
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_link_is_told() {
+    fn a_late_link_is_reported() {
         let mut document = document();
         assert_eq!(document.lateness(), None);
         let late = |p99_ns| Some(Late { delay_ns: 500_000, p99_ns, ..Late::default() });

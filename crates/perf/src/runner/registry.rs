@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_runs_beside_itself() {
+    fn no_contestant_runs_beside_itself() {
         let [plain, variant, other] = ["iwarp", "iwarp:crc=off", "sockets"].map(|name| parse(name).unwrap());
         assert!(variant.stands_for(&plain) && variant.stands_for(&variant));
         assert!(!plain.stands_for(&variant) && !plain.stands_for(&other));

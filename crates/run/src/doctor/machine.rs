@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ranks_may_read_is_said() {
+    fn what_ranks_may_read_is_reported() {
         assert_eq!(attach(true, "0").grade, Grade::Ok);
         assert_eq!(attach(true, "").grade, Grade::Ok);
         assert!(attach(true, "1").text.contains("ptrace_scope is 1"));

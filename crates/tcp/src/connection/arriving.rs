@@ -80,7 +80,7 @@ impl Connection {
         if segment.flags.ack && self.sender.ack_position(segment.acknowledgement) == Some(1) {
             self.handle_acknowledgement(segment, 0, false, now);
             // The window of a SYN is never shifted (RFC 7323 section 2.2).
-            self.sender.hear_window(0, segment.window);
+            self.sender.handle_window(0, segment.window);
             self.receiver.owe_now();
         } else {
             self.sender.repeat_syn();

@@ -23,7 +23,7 @@ impl Connection {
     /// `began` is when it was sent.
     pub(crate) fn accept(flow: Flow, settings: Settings, initial: Initial, heard: &Heard, began: Time) -> Self {
         let mut connection = Self::new(flow, settings, initial, State::SynReceived, began);
-        connection.hear_syn(heard, began);
+        connection.handle_syn(heard, began);
         let _ = connection.sender.next_segment(false, began);
         connection.receiver.handle_acknowledged();
         connection
@@ -44,7 +44,7 @@ impl Connection {
     }
 
     /// Takes what the peer's SYN says, and agrees on the rest.
-    pub(super) fn hear_syn(&mut self, heard: &Heard, now: Time) {
+    pub(super) fn handle_syn(&mut self, heard: &Heard, now: Time) {
         let options = &heard.options;
         self.receiver.synchronise(heard.number);
         self.stamps = self.settings.timestamps && options.timestamps.is_some();
@@ -58,7 +58,7 @@ impl Connection {
         let mss = options.mss.unwrap_or(DEFAULT_MSS).clamp(MIN_MSS, self.settings.mss);
         let stamps = if self.stamps { STAMPS } else { 0 };
         self.sender.agree(u64::from(mss) - stamps, self.settings.sack && options.sack_permitted, shift, now);
-        self.sender.hear_window(0, heard.window);
+        self.sender.handle_window(0, heard.window);
     }
 
     /// RFC 9293 section 3.10.7.3: an answer to the SYN, or a SYN that crossed it.
@@ -79,7 +79,7 @@ impl Connection {
         if !flags.syn {
             return;
         }
-        self.hear_syn(
+        self.handle_syn(
             &Heard { number: segment.sequence, window: segment.window, options: segment.options.clone() },
             now,
         );
@@ -100,7 +100,7 @@ impl Connection {
         };
         self.sender.handle_ack(&ack, now);
         // The window of a SYN is never shifted (RFC 7323 section 2.2).
-        self.sender.hear_window(0, segment.window);
+        self.sender.handle_window(0, segment.window);
         self.receiver.owe_now();
         self.synchronised();
         if !payload.is_empty() || flags.fin {

@@ -90,7 +90,7 @@ impl EthernetLink {
             }
             (_, Icmpv6PayloadSlice::NeighborSolicitation(asked)) if is_of_link => {
                 let hardware = hardware_of(asked.options_iterator())?;
-                self.hear_solicitation(&header, asked.target_address(), hardware.source, from)
+                self.handle_solicitation(&header, asked.target_address(), hardware.source, from)
             }
             (Icmpv6Type::NeighborAdvertisement(kind), Icmpv6PayloadSlice::NeighborAdvertisement(told))
                 if is_of_link =>
@@ -101,7 +101,7 @@ impl EthernetLink {
                 if is_answer && header.destination_addr().is_multicast() {
                     return None;
                 }
-                self.hear_advertisement(told.target_address(), kind, hardware.target, from)
+                self.handle_advertisement(told.target_address(), kind, hardware.target, from)
             }
             _ => None,
         }
@@ -117,7 +117,7 @@ impl EthernetLink {
     }
 
     /// A host asks for an address (RFC 4861 section 7.2.3).
-    fn hear_solicitation(
+    fn handle_solicitation(
         &mut self,
         header: &Ipv6HeaderSlice<'_>,
         target: Ipv6Addr,
@@ -150,7 +150,7 @@ impl EthernetLink {
     }
 
     /// A host says which host has an address (RFC 4861 section 7.2.5).
-    fn hear_advertisement(
+    fn handle_advertisement(
         &mut self,
         target: Ipv6Addr,
         kind: NeighborAdvertisementHeader,

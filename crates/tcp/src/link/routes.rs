@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_on_the_link_is_next_and_else_the_gateway_of_that_kind() {
+    fn a_host_on_the_link_is_next_and_else_the_gateway_of_that_kind() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let mut routes = Routes::default();
         assert_eq!(routes.next_hop(ip("192.0.2.1")), ip("192.0.2.1"));

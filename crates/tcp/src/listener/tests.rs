@@ -69,7 +69,7 @@ fn a_flood_fills_the_backlog_and_no_more() {
 }
 
 #[test]
-fn a_call_from_itself_is_not_heard() {
+fn a_call_from_itself_is_dropped() {
     let mut listener = listener(4);
     let circle = Flow { remote: flow(1).local, ..flow(1) };
     assert!(matches!(listener.handle(&circle, &syn(1), 0, NOW), Answer::Nothing));
@@ -152,7 +152,7 @@ fn in_a_flood_of_syns_honest_callers_get_in() {
 }
 
 #[test]
-fn who_was_forgotten_hears_nothing_rather_than_a_reset() {
+fn a_forgotten_caller_gets_no_reset() {
     let mut listener = listener(1);
     let answer = reply(listener.handle(&flow(1), &syn(100), 0, NOW));
     let last = segment(101, answer.sequence.wrapping_add(1), ACK);

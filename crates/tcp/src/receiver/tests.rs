@@ -35,7 +35,7 @@ fn blocks(receiver: &mut Receiver) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn every_byte_is_shown_once_wherever_it_stands() {
+fn every_byte_is_shown_once_at_any_place() {
     let mut receiver = receiver(ReceivePolicy::Place);
     assert_eq!(take(&mut receiver, 11..21, false), [11..21]);
     assert_eq!(take(&mut receiver, 5..25, false), [5..11, 21..25]);

@@ -116,7 +116,7 @@ fn headers_that_lie_are_refused() {
 }
 
 #[test]
-fn what_has_no_connection_is_refused_as_the_standard_says() {
+fn a_segment_without_a_connection_is_refused_by_the_standard() {
     let with =
         |flags| Segment { source: 1, destination: 2, sequence: 100, acknowledgement: 70, flags, ..Segment::default() };
     assert_eq!(with(Flags { rst: true, ..Flags::default() }).refusal(0), None);

@@ -97,7 +97,7 @@ impl Sender {
         self.said_by = (ack.start, ack.position);
         self.edge = ack.position + window;
         self.largest_window = self.largest_window.max(window);
-        self.timers.handle_heard(window == 0, now);
+        self.timers.handle_answer(window == 0, now);
     }
 
     fn take_news(&mut self, ack: &Ack, now: Time) -> News {

@@ -85,7 +85,7 @@ impl Timers {
     }
 
     /// The peer has announced its window. While that is zero, it is enough that it answers (RFC 9293 section 3.8.6.1).
-    pub(crate) const fn handle_heard(&mut self, is_shut: bool, now: Time) {
+    pub(crate) const fn handle_answer(&mut self, is_shut: bool, now: Time) {
         if is_shut {
             self.progress = now;
         } else {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_forgotten_is_not_taken_for_another() {
+    fn a_forgotten_segment_is_not_taken_for_another() {
         let mut trains = Trains::default();
         let first = trains.begin(NOW);
         (1..KNOWN).for_each(|_| {

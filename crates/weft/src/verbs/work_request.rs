@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_notified_gets_immediate_data() {
+    fn a_notice_carries_immediate_data() {
         let target = RemoteMemory { stag: Stag(1), offset: 0 };
         let write = || WorkRequest::write_inline(b"x", target).unwrap();
         let asked = |request: WorkRequest| match request.request.operation {

@@ -259,7 +259,7 @@ impl Core {
         let rank = event.peer.and_then(|peer| self.surroundings.rank_of(peer));
         let context = Context::parse(event.context);
         if event.completed == Completed::Receive && context.index >= RECEIVES {
-            return self.state().heard_of_end(context.index - RECEIVES, event.outcome);
+            return self.state().handle_end(context.index - RECEIVES, event.outcome);
         }
         let again = self.state().handle(event, rank, &self.surroundings, &self.endpoint);
         if let Some(buffer) = again {
@@ -373,7 +373,7 @@ mod tests {
     /// Ranks 0 and 1 free a window. Rank 2 has begun to: rank 1 has its message of the barrier's first round, and
     /// leaves. Rank 0 waits for that of the second. Only when it has waited for several probe periods rank 2 does what
     /// `last` says. Returns what comes of it at rank 0.
-    fn who_frees_last(last: impl FnOnce(Window)) -> Result<Buffer, Error> {
+    fn free_last(last: impl FnOnce(Window)) -> Result<Buffer, Error> {
         let (left, has_left) = mpsc::channel();
         let (waited, has_waited) = mpsc::channel();
         let mut groups = Group::threads(3).unwrap().into_iter();
@@ -417,13 +417,13 @@ mod tests {
     }
 
     #[test]
-    fn who_frees_a_window_does_not_need_ranks_that_have_left() {
-        who_frees_last(|window| drop(window.free().unwrap())).unwrap();
+    fn freeing_a_window_does_not_need_ranks_that_have_left() {
+        free_last(|window| drop(window.free().unwrap())).unwrap();
     }
 
     #[test]
-    fn who_frees_a_window_hears_of_a_rank_that_gives_it_up_instead() {
-        let error = who_frees_last(drop).unwrap_err().to_string();
+    fn freeing_a_window_fails_with_the_rank_that_gives_it_up() {
+        let error = free_last(drop).unwrap_err().to_string();
         assert!(error.contains("rank 2"), "{error}");
     }
 }

@@ -211,7 +211,7 @@ impl State {
     }
 
     /// The connection to a rank has ended.
-    pub(super) fn heard_of_end(&mut self, rank: usize, outcome: Result<(), EndpointFailure>) {
+    pub(super) fn handle_end(&mut self, rank: usize, outcome: Result<(), EndpointFailure>) {
         match outcome {
             Err(EndpointFailure::Closed | EndpointFailure::Canceled) => {}
             Err(why) => self.lose(rank, why),
@@ -312,7 +312,7 @@ impl State {
         let mut values = core::mem::take(&mut self.values);
         match codec::parse(bytes, &mut values) {
             None => self.violate(from, format!("a message of {} bytes that says nothing", bytes.len())),
-            Some((0, said)) => self.heard_of_team(from, &said),
+            Some((0, said)) => self.handle_team(from, &said),
             Some((id, Said::Packed { epoch, is_counted, packed })) => {
                 match self.sides.get_mut(&id).filter(|side| side.machine.is_early(epoch)) {
                     // A message is at most as long as a receive.
@@ -340,7 +340,7 @@ impl State {
         self.values = values;
     }
 
-    fn heard_of_team(&mut self, from: usize, said: &Said<'_>) {
+    fn handle_team(&mut self, from: usize, said: &Said<'_>) {
         let outcome = match *said {
             Said::Message(Message::Round { part: Part::Create, sequence, round, values }) => {
                 self.gather.handle(from, sequence, round as usize, values)
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_without_end_before_its_epoch_ends_the_window_and_is_named() {
+    fn a_rank_that_sends_without_end_before_its_epoch_ends_the_window_and_is_named() {
         two_ranks(|team, mut window| {
             let (place, id) = (window.place.core.clone(), window.place.id);
             let core = place.enter();

@@ -579,7 +579,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_not_known_is_skipped_wherever_it_stands(
+        fn unknown_entries_are_skipped_at_any_place(
             hello in hellos(), kind in 4u16..0x8000, value: [u8; 9], length in 0usize..9,
         ) {
             let without = Hello { nonce: None, proof: None, ..hello.clone() };

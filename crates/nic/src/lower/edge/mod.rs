@@ -139,7 +139,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
     fn transmit<A: StreamSink>(&mut self, above: &mut A, most: usize, io: &mut Io<'_, S>) -> Result<Sent, SendError> {
         let mut progress = self.take(Some(above), io).is_some();
         self.handle_times(Some(above), io);
-        progress |= self.tell_sent(above, io);
+        progress |= self.report_sent(above, io);
         if let Some(error) = self.failure() {
             return Err(error.into());
         }
@@ -171,7 +171,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
         }
         let mut progress = taken.is_some();
         self.handle_times(Some(above), io);
-        progress |= self.tell_sent(above, io);
+        progress |= self.report_sent(above, io);
         let failure = self.failure();
         let Some(running) = self.running() else { return Ok(Got::Nothing) };
         // No check is needed whether an answer takes along what is not owed.
@@ -283,7 +283,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
     fn unacknowledged(&self) -> usize {
         let Phase::Running(running) = &self.phase else { return 0 };
         let connection = &running.connection;
-        let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
+        let unheard = running.is_closing && running.ended.is_none() && !connection.has_close_arrived();
         (connection.next_position() - connection.acknowledged()) as usize + usize::from(unheard)
     }
 
@@ -313,7 +313,7 @@ impl<N: Network> Pollable<N> for Edge {
         let Phase::Running(running) = &self.phase else { return Readiness::polled(false) };
         let connection = &running.connection;
         let lingers = running.ended.is_some() && !connection.is_over();
-        let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
+        let unheard = running.is_closing && running.ended.is_none() && !connection.has_close_arrived();
         let unsent = connection.acknowledged() < connection.next_position() || running.release.is_held();
         let is_resting = self.waiting.is_empty() && running.held.is_none() && !running.took && !running.is_closing;
         let is_open = running.ended.is_none() && !running.peer_closed;

@@ -85,7 +85,8 @@ impl Edge {
     }
 
     /// Whether nothing follows from datagrams of which the stream has taken whole messages and nothing else, and
-    /// nothing is to be done in this turn: as [`Edge::handle_times`], [`Edge::tell_sent`] and [`Edge::is_due`] would find.
+    /// nothing is to be done in this turn: as [`Edge::handle_times`], [`Edge::report_sent`] and [`Edge::is_due`] would
+    /// find.
     pub(super) fn rests_behind_messages(&mut self, io: &Io<'_, impl AsMut<Outbox>>) -> bool {
         let is_due = self.is_due(io);
         let Phase::Running(running) = &mut self.phase else { return false };

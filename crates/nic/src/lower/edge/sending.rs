@@ -229,7 +229,7 @@ impl Edge {
     }
 
     /// Reports to the stream the segments that are acknowledged and whose memory no port uses any more.
-    pub(super) fn tell_sent<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
+    pub(super) fn report_sent<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, impl AsMut<Outbox>>) -> bool {
         let paths = self.rails.paths((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
         let (acknowledged, name) = (running.connection.acknowledged(), running.connection.id().0);

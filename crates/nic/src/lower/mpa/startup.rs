@@ -275,7 +275,7 @@ impl<P: Segmented + Lending> Mpa<P> {
                 self.bytes.queue(&reply, io.scratch.as_mut());
                 self.bytes.staging.clear(io.scratch.as_mut());
                 self.layer = Layer::Draining;
-                Ok(self.say_last_words(io))
+                Ok(self.send_last_words(io))
             }
             Err((request, misuse)) => {
                 self.layer = Layer::Start(Start::Deciding { request });
@@ -306,7 +306,7 @@ impl<P: Segmented + Lending> Mpa<P> {
         match last_words {
             Some(bytes) => {
                 self.bytes.queue(&bytes, io.scratch.as_mut());
-                self.say_last_words(io)
+                self.send_last_words(io)
             }
             None => {
                 self.bytes.port.abort();
@@ -317,7 +317,7 @@ impl<P: Segmented + Lending> Mpa<P> {
 
     /// Sends what was queued last at once, for no thread may come back to do so: the application may be gone as soon as
     /// it knows.
-    fn say_last_words(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Drained {
+    fn send_last_words(&mut self, io: &mut Io<'_, impl AsMut<Pool>>) -> Drained {
         match self.bytes.flush(io) {
             Ok(_) if !self.bytes.outgoing.is_empty() => Drained::Progress,
             Ok(_) => {

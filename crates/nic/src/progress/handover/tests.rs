@@ -360,7 +360,7 @@ fn a_caller_that_steps_aside_hands_over_but_not_where_the_wake_up_would_do_harm(
     handover.policy().set_oversubscribed(false);
     handover.step_aside(&told);
     assert!(told_so_far() == [None] && !handover.is_visited(), "the thread is woken, and takes over");
-    assert_eq!(handover.policy().next_look(handover.is_visited(), Duration::ZERO), None, "at once");
+    assert_eq!(handover.policy().next_check(handover.is_visited(), Duration::ZERO), None, "at once");
     handover.step_aside(&told);
     assert_eq!(told_so_far(), [None], "once");
 }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_decides_what_nobody_has_said() {
+    fn the_library_decides_what_is_not_set() {
         assert_eq!(Settings::of(&job()).unwrap().of_context().progress, verbs::Settings::default().progress);
         let summon = settings("progress=summon").unwrap().of_context();
         assert!(summon.progress == verbs::Progress::Caller && summon.laboratory.selective_interrupt);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_are_as_far_apart_as_told() {
+    fn markers_have_the_distance_that_is_set() {
         assert_eq!(settings("markers=1K").unwrap().of_connection().offer.mpa.markers, Some(MarkerSpacing::Kilobyte));
         assert_eq!(settings("markers=on").unwrap().of_listener().offer.mpa.markers, Some(MarkerSpacing::Standard));
         assert_eq!(settings("crc=off").unwrap().of_listener().offer.mpa.markers, None);

@@ -171,7 +171,7 @@ impl Launch<'_> {
             let Pair { way, rail, .. } = *pair;
             let from_us = now_us();
             // The programs that would cut a link start, and change nothing: what they cost the machine is in both.
-            (0..programs(way)).try_for_each(|_| look_at_link(lab.host(0), rail))?;
+            (0..programs(way)).try_for_each(|_| check_link(lab.host(0), rail))?;
             self.wait_until(stream, from_us + us(CUT))?;
             let window = Window { from_us, to_us: from_us + us(CUT) };
             happenings.push(Happening { way, with_cut: false, window, mended_us: from_us });
@@ -232,7 +232,7 @@ fn programs(way: Way) -> usize {
     if way == Way::Silent { 2 } else { 1 }
 }
 
-fn look_at_link(host: &Host, rail: usize) -> Result<(), Failure> {
+fn check_link(host: &Host, rail: usize) -> Result<(), Failure> {
     let mut look: Command = host.command("tc");
     look.args(["qdisc", "show", "dev", &host.rails()[rail].interface]).stdin(Stdio::null());
     look.output().map(drop).map_err(Failure::while_doing("tc qdisc show"))

@@ -101,7 +101,7 @@ impl Flow {
 }
 
 #[test]
-fn a_question_goes_to_the_group_and_its_answer_to_who_asked() {
+fn a_question_goes_to_the_group_and_its_answer_to_the_sender() {
     let (mut one, mut other) = (link(1), link(2));
     let question = one.question(ip(2));
     assert_eq!((&question[..6], &question[12..14]), (&group_hardware(solicited_node(ip(2)))[..], &[0x86, 0xdd][..]));
@@ -150,7 +150,7 @@ fn messages_that_a_router_has_passed_on_or_that_are_damaged_are_nothing() {
 }
 
 #[test]
-fn advertisements_that_nobody_asked_for_are_not_learned_and_override_nobody() {
+fn unsolicited_advertisements_are_not_learned_and_override_none() {
     let mut liar = link(66);
     liar.addresses = vec![ip(2).into()];
     let to_all = |link: &EthernetLink| link.advertise(ip(2), Ipv6Addr::UNSPECIFIED, [0; 6]);
@@ -183,7 +183,7 @@ fn advertisements_that_nobody_asked_for_are_not_learned_and_override_nobody() {
 }
 
 #[test]
-fn who_answers_a_confirmation_without_an_option_is_known_by_its_frame() {
+fn an_answer_without_an_option_is_known_by_its_frame() {
     let (mut one, other) = pair();
     let bare = changed(&other.advertise(ip(2), ip(1), one.hardware), |frame| frame.truncate(OPTION));
     assert_eq!(parse(&mut one, &bare), Arrived::Neighbour(ip(2).into()));
