@@ -187,6 +187,17 @@ fn the_command_stays_small() {
 }
 
 #[test]
+fn the_architecture_is_read_in_half_an_hour() {
+    const WORDS: usize = 5000;
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/architecture.md")).unwrap();
+    let words = page.split(|c: char| c == '|' || c.is_whitespace()).filter(|word| !word.is_empty()).count();
+    assert!(
+        words <= WORDS,
+        "docs/architecture.md has {words} words, of {WORDS}: details belong on a page of their own"
+    );
+}
+
+#[test]
 fn the_programs_of_the_documents_are_those_that_are_tested() {
     let page = |path: &str| fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let hello = format!("```rust\n{}```\n", page("crates/weft/examples/hello.rs"));
