@@ -303,7 +303,7 @@ fn edge_under_disorder_is_beside_itself_without() {
     let of = |metric: &str| rows(&report, metric)[0]["median"].as_f64().unwrap();
     // Of the packets one in a hundred is lost.
     assert!(of("share_of_no_faults") > 90.0 && of("packets_lost") > 100.0, "{report}");
-    refused_alone(&["disorder", "--transport", "edge", "--cut", "1"], "are of iwarp");
+    refused_alone(&["disorder", "--transport", "edge", "--cut", "1"], "are for iwarp");
     refused_alone(&["disorder", "--transport", "shm"], "iwarp or edge");
 }
 

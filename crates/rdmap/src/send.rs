@@ -182,7 +182,12 @@ impl SendQueue {
 
     /// Whether half of the places are taken.
     pub(crate) fn is_half_full(&self) -> bool {
-        self.ring.len() * 2 >= self.depth
+        self.is_half_full_with(0)
+    }
+
+    /// The same when this number of requests more has been posted.
+    pub(crate) fn is_half_full_with(&self, more: usize) -> bool {
+        (self.ring.len() + more) * 2 >= self.depth
     }
 
     /// Once half of the places are taken, no more messages than these go out without a question which of them are in

@@ -324,14 +324,19 @@ impl Connection {
     fn acknowledge_last(&mut self, draft: &mut Draft<'_>, size: usize, now: Time) {
         for rail in 0..self.rails.len() {
             let is_pending = self.rails[rail].received.is_pending();
-            if is_pending && draft.length() + MOST_ACK + MOST_CLOSE <= size {
+            if is_pending && draft.length() + MOST_ACK + MOST_CLOSE + CONFIRM_LENGTH <= size {
                 self.acknowledge(rail, draft, now);
             }
         }
     }
 
     fn controls(&mut self, draft: &mut Draft<'_>) {
-        let pending = core::mem::take(&mut self.pending);
+        let mut pending = core::mem::take(&mut self.pending);
+        if self.phase == Phase::Aborting {
+            // The rest of the packet has the last acknowledgements.
+            pending &= control::CLOSE | control::CONFIRM;
+            self.refusals.clear();
+        }
         // The rest is sent with the next packet.
         let fit = self.refusals.len().min(MOST_REFUSALS);
         for refused in self.refusals.drain(..fit) {

@@ -17,7 +17,7 @@ impl<N: Carrier> Connection<N> {
         if !running.stream.hold().has_receipts() {
             return false;
         }
-        running.hold_receipt(io);
+        running.hold_receipt(true, io);
         let stream = running.stream.hold();
         let is_quiet = stream.is_quiet();
         let waits = running.receipt_waits.is_some() && !stream.can_transmit() && !stream.wants_grant();
@@ -27,11 +27,22 @@ impl<N: Carrier> Connection<N> {
         !is_quiet && !waits
     }
 
-    /// Has a receipt that is due wait for the answer, if that pays; or go, if it has waited.
-    pub(super) fn hold_receipt(&mut self, io: &Io<'_, N::Scratch>) {
+    /// Has a receipt that is due wait for the answer, if that pays; or go, if it has waited. `is_awake`: something was
+    /// done in this turn, so that there will be another one.
+    pub(super) fn hold_receipt(&mut self, is_awake: bool, io: &Io<'_, N::Scratch>) {
         if let Some((running, _)) = self.running() {
-            running.hold_receipt(io);
+            running.hold_receipt(is_awake, io);
         }
+    }
+
+    /// A receipt that waits goes now. Returns whether one does.
+    pub(super) fn release_receipt(&mut self) -> bool {
+        let Some((running, _)) = self.running() else { return false };
+        let waits = running.receipt_waits.take().is_some();
+        if waits {
+            running.stream.hold().hold_receipt(false);
+        }
+        waits
     }
 
     /// Something is posted: what has waited goes out with it.
@@ -48,10 +59,13 @@ impl<N: Carrier> Connection<N> {
 impl Running {
     pub(super) fn note_answer(&mut self, now: Time) {
         self.answers.answered(now);
-        self.receipt_waits = None;
+        if self.receipt_waits.take().is_some() {
+            // What is posted may have to wait, and the receipt must not wait for that.
+            self.stream.hold().hold_receipt(false);
+        }
     }
 
-    fn hold_receipt<S>(&mut self, io: &Io<'_, S>) {
+    fn hold_receipt<S>(&mut self, is_awake: bool, io: &Io<'_, S>) {
         let mut stream = self.stream.hold();
         if !stream.may_hold_receipt() {
             self.receipt_waits = None;
@@ -59,7 +73,7 @@ impl Running {
         }
         match self.receipt_waits {
             None => {
-                let waits = self.answers.holds(io.now) && may_wait(io.settings);
+                let waits = is_awake && self.answers.holds(io.now) && may_wait(io.settings);
                 self.receipt_waits = waits.then_some(io.turn);
                 stream.hold_receipt(waits);
             }

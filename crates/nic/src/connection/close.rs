@@ -62,6 +62,10 @@ impl<N: Carrier> Connection<N> {
     /// The application ends the connection.
     pub(crate) fn end(&mut self, ending: Ending, cx: &mut Context<'_, N::Scratch>) -> Outcome {
         self.stir();
+        if ending == Ending::Abrupt && self.release_receipt() {
+            // The peer has sent what that acknowledges, and may be done.
+            self.transmit(1, cx);
+        }
         match (&mut self.phase, ending) {
             (Phase::Start(Some(queue_pair)), Ending::Graceful) if !self.lower.is_confirmed() => {
                 queue_pair.closing();

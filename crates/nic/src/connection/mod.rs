@@ -362,7 +362,7 @@ impl<N: Carrier> Connection<N> {
             return Outcome::of(progress);
         }
         self.grant(cx.io.now);
-        self.hold_receipt(&cx.io);
+        self.hold_receipt(progress, &cx.io);
         self.answers_wait |= has_packets && self.has_answers();
         if !self.answers_wait {
             progress |= self.transmit(BYTES_PER_TURN, cx);

@@ -66,9 +66,9 @@ pub trait DatagramPorts: RailPorts + ServedPorts {
     /// Bytes that cannot be guessed, and that give nothing away about others.
     fn secret_bytes(&mut self) -> [u8; 64];
 
-    /// The key of the reset tokens of connections that begin at a port. A program that is started anew on this host, and
-    /// binds a port to the same address, has it again: it is made of the boot, the network namespace and that address,
-    /// so it is no secret to a peer that knows them.
+    /// The key of the reset tokens of connections that begin at a port. A program that is started anew on this host,
+    /// and binds a port to the same address, has it again: it is made of the boot, the network namespace and that
+    /// address, so it is no secret to a peer that knows them.
     fn reset_key(&self, port: DatagramKey) -> [u8; 32];
 }
 

@@ -141,7 +141,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
 
     /// Calls for the tasks of [`Nic::add_background`]: the NIC's thread runs them soon. In callbacks as well.
     pub fn call_background(&self) {
-        if self.shared.common.tasks.call() && self.is_owner_process() {
+        let has_thread = self.settings().progress.is_automatic();
+        if has_thread && self.is_owner_process() && self.shared.common.tasks.call() {
             self.front().wake();
         }
     }

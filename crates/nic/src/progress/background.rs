@@ -47,9 +47,20 @@ impl Tasks {
         self.tasks.lock().retain(|one| !Arc::ptr_eq(one, task));
     }
 
-    /// Calls for the tasks. Returns whether the thread must be woken: not if it was called before, nor by itself.
+    /// Calls for the tasks. Returns whether the first worker's thread must be woken: not if they were called for
+    /// before, nor by itself.
     pub(crate) fn call(&self) -> bool {
-        !self.is_called.swap(true, Ordering::SeqCst) && !is_nic_thread()
+        !self.is_called.swap(true, Ordering::SeqCst) && !self.is_thread(0)
+    }
+
+    /// The calling thread is that of the worker with this index from now on.
+    pub(crate) fn mark_thread(&self, worker: usize) {
+        THREAD.set((core::ptr::from_ref(self).addr(), worker));
+    }
+
+    /// Whether the calling thread is that of this worker: where it posts for a task it is no caller.
+    pub(crate) fn is_thread(&self, worker: usize) -> bool {
+        THREAD.get() == (core::ptr::from_ref(self).addr(), worker)
     }
 
     /// Whether one was called for.
@@ -81,17 +92,8 @@ impl Tasks {
 }
 
 thread_local! {
-    static IS_NIC_THREAD: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The calling thread is a thread of a NIC from now on.
-pub(crate) fn mark_nic_thread() {
-    IS_NIC_THREAD.set(true);
-}
-
-/// Whether the calling thread is a thread of a NIC: where it posts for a task it is no caller.
-pub(crate) fn is_nic_thread() -> bool {
-    IS_NIC_THREAD.get()
+    /// Of which NIC this thread is, by the address of its tasks, and which of its workers; 0: of none.
+    static THREAD: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
 #[cfg(test)]
@@ -141,13 +143,20 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_the_nic_does_not_wake_itself() {
-        let tasks = Tasks::default();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                mark_nic_thread();
-                assert!(!tasks.call() && tasks.are_called());
-            });
-        });
+    fn only_the_first_workers_thread_need_not_be_woken() {
+        let woken_by = |mark: fn(&Tasks)| {
+            let tasks = Tasks::default();
+            std::thread::scope(|scope| {
+                let call = scope.spawn(|| {
+                    mark(&tasks);
+                    tasks.call()
+                });
+                call.join().unwrap()
+            })
+        };
+        assert!(!woken_by(|tasks| tasks.mark_thread(0)));
+        assert!(woken_by(|tasks| tasks.mark_thread(1)), "another engine's");
+        assert!(woken_by(|_| Tasks::default().mark_thread(0)), "another NIC's");
+        assert!(woken_by(|_| ()));
     }
 }

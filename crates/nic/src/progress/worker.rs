@@ -18,7 +18,7 @@ use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::policy::constants::{LONGEST_INTERVAL, TIMERS_PER_INTERVAL};
 use crate::policy::{Next, SpinHistory, SpinPolicy, TakeOver, WaiterHint, YieldPolicy};
-use crate::progress::background::{self, Tasks};
+use crate::progress::background::Tasks;
 use crate::progress::handover::{EngineGuard, EngineSlot, Event, Flag as _, Handover, SomethingToDo};
 use crate::progress::laboratory::Summons;
 use crate::queues::event_count::EventCount;
@@ -107,6 +107,8 @@ pub(crate) struct Worker<N: Carrier, C: Clock, U> {
     last_processor: AtomicU32,
     /// Which thread; [`NONE`] if that is not known.
     last_caller: AtomicU32,
+    /// The thread runs what layers above have due, and posts for them.
+    runs_tasks: AtomicBool,
     /// Whether callers wait for the thread, if it does all the work.
     waiters: WaiterHint,
     pub(crate) common: Arc<Common<C>>,
@@ -134,6 +136,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
             last_visit: AtomicU64::new(0),
             last_processor: AtomicU32::new(NONE),
             last_caller: AtomicU32::new(NONE),
+            runs_tasks: AtomicBool::new(false),
             waiters: WaiterHint::default(),
             common,
         }
@@ -304,8 +307,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
 
     #[cold]
     fn announce_first(&self) {
-        // The NIC's thread posts for a layer above: it takes nothing over from itself.
-        if !background::is_nic_thread() {
+        // The worker's own thread posts for a layer above: it takes nothing over from itself.
+        if !self.common.tasks.is_thread(self.index) {
             self.handover.arrive(&*self.watch);
         }
     }
@@ -335,7 +338,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
 
     /// The life of the worker's thread, after [`Worker::prepare`].
     pub(crate) fn serve(&self) {
-        background::mark_nic_thread();
+        self.common.tasks.mark_thread(self.index);
         let interval = self.cost_of_a_timer().saturating_mul(TIMERS_PER_INTERVAL).min(LONGEST_INTERVAL);
         self.handover.policy().set_longest_interval(interval);
         if self.common.settings.laboratory.selective_interrupt {
@@ -395,8 +398,13 @@ impl<N: Carrier, C: Clock, U: EngineClient> EngineSlot for Worker<N, C, U> {
     }
 
     fn serve_above(&self) -> Option<Duration> {
-        let is_first = self.index == 0;
-        is_first.then(|| self.common.tasks.serve(self.now(), !self.handover.is_visited())).flatten()
+        if self.index > 0 {
+            return None;
+        }
+        self.runs_tasks.store(true, Ordering::Relaxed);
+        let sleeps = self.common.tasks.serve(self.now(), !self.handover.is_visited());
+        self.runs_tasks.store(false, Ordering::Relaxed);
+        sleeps
     }
 
     fn is_above_due(&self) -> bool {
@@ -499,10 +507,13 @@ impl<'a, N: Carrier, C: Clock, U: EngineClient> Held<'a, N, C, U> {
     /// answered with yes that callers may be away.
     fn heartbeat(&mut self) -> bool {
         self.read_clock();
+        if self.worker.runs_tasks.load(Ordering::Relaxed) && self.worker.common.tasks.is_thread(self.worker.index) {
+            return false;
+        }
         self.worker.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
         let away = self.worker.handover.policy().away();
         let due = self.is_heartbeat_due(away / 2);
-        if due && !background::is_nic_thread() {
+        if due {
             self.note_processor();
             let caller = self.worker.watch.thread().unwrap_or(NONE);
             self.worker.last_caller.store(caller, Ordering::Relaxed);

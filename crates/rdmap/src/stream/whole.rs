@@ -68,18 +68,27 @@ impl Stream {
     #[inline]
     pub fn header_to_pass(&mut self, request: &SendRequest) -> Option<&[u8]> {
         debug_assert!(self.can_pass(), "a request that passes others by");
+        let asks = self.asks_in_passing(request);
         let receipts = self.receipts.as_ref();
-        let is_acknowledged = receipts.is_some();
         if receipts.is_some_and(|receipts| !receipts.may_send(self.outgoing.send_number))
             && request.operation.takes_receive()
         {
             return None;
         }
         self.outgoing.write_whole(&request.operation)?;
-        if is_acknowledged && request.signaled {
+        if asks {
             self.outgoing.writer.ask();
         }
         Some(self.outgoing.writer.bytes())
+    }
+
+    /// Whether a request that passes the queues asks for a receipt: its completion is wanted, or half of the places are
+    /// taken with it and those before it have not asked for long.
+    fn asks_in_passing(&self, request: &SendRequest) -> bool {
+        self.receipts.as_ref().is_some_and(|receipts| {
+            let is_due = self.sends.is_half_full_with(1) && receipts.unasked() + 1 >= self.sends.asks_every();
+            request.signaled || is_due
+        })
     }
 
     /// What has the header that [`Stream::header_to_pass`] has written goes out. `is_sent`: the stream below is done
@@ -98,7 +107,7 @@ impl Stream {
     /// pinned for this domain.
     pub fn pass_owed(&mut self, request: &SendRequest, is_sent: bool) {
         let number = self.outgoing.pass(&request.operation).map(|number| (queue::SEND, number));
-        let mark = self.count_passed(request.signaled);
+        let mark = self.count_passed(self.asks_in_passing(request));
         let sequence = self.sends.post_given(*request, number, is_sent, mark);
         if !is_sent {
             self.in_flight.push(Owner::Request(sequence), None);

@@ -196,6 +196,23 @@ fn no_request_passes_without_a_receive_of_the_peer() {
     assert_eq!((pair.a.stream.take_silent(), pair.a.stream.error()), (1, None));
 }
 
+/// Without the question the only place would stay taken.
+#[test]
+fn a_request_that_takes_half_of_a_short_queue_asks_in_passing() {
+    for (send_depth, expected) in [(1, true), (2, true), (3, false), (32, false)] {
+        let both = |role| StreamConfig { receipts: true, send_depth, ..config(role) };
+        let mut pair = Pair::with(both(Role::Initiator), both(Role::Responder));
+        let window = pair.area(64, Rights::Write);
+        let operation = Operation::Write { payload: inline(b"x"), target: target(window.stag, window.base) };
+        let write = SendRequest { operation, ..request(1, inline(b"x"), false) };
+        let flying = pass(&mut pair.a, &write, b"x").unwrap();
+        assert_eq!(asks(&flying[0]), expected, "a queue of {send_depth}");
+        pair.b.take(&flying[0]).unwrap();
+        run(&mut pair);
+        assert_eq!(pair.a.stream.take_silent(), usize::from(expected), "a queue of {send_depth}");
+    }
+}
+
 #[test]
 fn a_whole_send_without_a_credit_is_judged_as_all_others_are() {
     let mut pair = pair();

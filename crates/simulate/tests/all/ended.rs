@@ -1,5 +1,5 @@
-//! A program that ends right behind a transfer, as programs do: what its peer has sent it last has arrived, and the peer
-//! is told. Over Edge, where no kernel acknowledges in the name of a program that has ended.
+//! A program that ends right behind a transfer, as programs do: what its peer has sent it last has arrived, and the
+//! peer is told. Over Edge, where no kernel acknowledges in the name of a program that has ended.
 
 use core::time::Duration;
 

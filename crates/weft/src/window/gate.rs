@@ -7,9 +7,9 @@
 
 use core::fmt;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex as StdMutex, PoisonError, Weak};
 
 use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 use weft_base::{Clock as _, Time, Waker};
@@ -24,6 +24,8 @@ use crate::verbs::Opened;
 /// that takes part in the epoch takes them itself, a moment later.
 const SHORTEST: Duration = Duration::from_micros(500);
 const LONGEST: Duration = Duration::from_millis(8);
+/// How long they wait in all, while such calls come.
+const ALTOGETHER: Duration = Duration::from_millis(64);
 /// Completions that the NIC's thread takes before calls get their turn.
 const MOST: usize = 256;
 
@@ -31,7 +33,12 @@ const MOST: usize = 256;
 pub(super) struct Gate {
     rank: usize,
     size: usize,
+    /// Threads only try it. They sleep at `turn`, whose lock is the standard library's: `parking_lot` would name them
+    /// in a child by fork, which does not have them.
     core: ReentrantMutex<Core>,
+    turn: (StdMutex<()>, Condvar),
+    /// Threads that sleep until they get their turn, or are about to.
+    waiting: AtomicUsize,
     /// Its completions.
     events: EventQueue,
     opened: Arc<Opened>,
@@ -49,15 +56,45 @@ pub(super) struct Gate {
 
 impl Gate {
     fn enter(&self) -> Inside<'_> {
-        let core = self.core.lock();
+        let core = self.core.try_lock().unwrap_or_else(|| self.wait());
         self.begun.store(self.begun.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        Inside { core, _leaving: Leaving(self) }
+        self.inside(core)
+    }
+
+    fn inside<'a>(&'a self, core: ReentrantMutexGuard<'a, Core>) -> Inside<'a> {
+        Inside { core, _leaving: Leaving { gate: self, panics: std::thread::panicking() } }
+    }
+
+    #[cold]
+    fn wait(&self) -> ReentrantMutexGuard<'_, Core> {
+        let (lock, left) = &self.turn;
+        let mut turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let core = loop {
+            if let Some(core) = self.core.try_lock() {
+                break core;
+            }
+            turn = left.wait(turn).unwrap_or_else(PoisonError::into_inner);
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        core
     }
 }
 
-impl Waker for Gate {
-    /// A completion is there. A thread that is in a call takes it.
+/// Wakes what serves the team when it has a completion. The team's queue has this, and the team has the queue.
+struct Bell(Weak<Gate>);
+
+impl Waker for Bell {
     fn wake(&self) {
+        if let Some(gate) = self.0.upgrade() {
+            gate.note_completion();
+        }
+    }
+}
+
+impl Gate {
+    /// A completion is there. A thread that is in a call takes it.
+    fn note_completion(&self) {
         if !self.has_arrived.load(Ordering::Relaxed) {
             self.has_arrived.store(true, Ordering::SeqCst);
         }
@@ -79,8 +116,9 @@ impl Background for Gate {
             return Some(wait);
         }
         // A call in progress takes them, or calls for this when it ends.
-        let core = self.core.try_lock()?;
-        let inside = Inside { core, _leaving: Leaving(self) };
+        self.has_arrived.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let inside = self.inside(self.core.try_lock()?);
         self.served.fetch_add(1, Ordering::Relaxed);
         inside.drain_some(MOST).then_some(Duration::ZERO)
     }
@@ -91,6 +129,8 @@ impl Background for Gate {
 struct Patience {
     /// Calls that had begun when the wait did, when it ends, and how long it is.
     wait: Option<(u64, Time, Duration)>,
+    /// When the first wait of those in a row began.
+    since: Time,
 }
 
 impl Patience {
@@ -102,8 +142,15 @@ impl Patience {
                 return None;
             }
             Some((before, until, _)) if before == begun => return Some(until.since(now)),
+            Some(_) if now.since(self.since) >= ALTOGETHER => {
+                self.wait = None;
+                return None;
+            }
             Some((.., wait)) => (2 * wait).min(LONGEST),
-            None => SHORTEST,
+            None => {
+                self.since = now;
+                SHORTEST
+            }
         };
         self.wait = Some((begun, now + next, next));
         Some(next)
@@ -125,16 +172,25 @@ impl Deref for Inside<'_> {
     }
 }
 
-struct Leaving<'a>(&'a Gate);
+struct Leaving<'a> {
+    gate: &'a Gate,
+    /// The thread had panicked before.
+    panics: bool,
+}
 
 impl Drop for Leaving<'_> {
     /// Completions that came during the call, and that it did not take, are for the NIC's thread.
     fn drop(&mut self) {
-        let gate = self.0;
-        if std::thread::panicking() {
+        let gate = self.gate;
+        if std::thread::panicking() && !self.panics {
             gate.has_failed.store(true, Ordering::Relaxed);
         }
         weft_lock::fence_behind_lock();
+        if gate.waiting.load(Ordering::SeqCst) > 0 {
+            // A thread that was refused the core sleeps once this lock is taken.
+            drop(gate.turn.0.lock().unwrap_or_else(PoisonError::into_inner));
+            gate.turn.1.notify_one();
+        }
         if gate.has_arrived.load(Ordering::Relaxed)
             && !gate.core.is_locked()
             && gate.has_arrived.swap(false, Ordering::SeqCst)
@@ -161,6 +217,8 @@ impl Handle {
             size: core.size(),
             events: core.events.clone(),
             core: ReentrantMutex::new(core),
+            turn: Default::default(),
+            waiting: AtomicUsize::new(0),
             opened: Arc::clone(opened),
             begun: AtomicU64::new(0),
             has_arrived: AtomicBool::new(false),
@@ -169,15 +227,22 @@ impl Handle {
             patience: Mutex::default(),
             served: AtomicU64::new(0),
         });
-        gate.events.on_completion(Arc::clone(&gate) as _);
+        gate.events.on_completion(Arc::new(Bell(Arc::downgrade(&gate))));
         let task = Task { gate: Arc::clone(&gate) as _, opened: Arc::clone(opened) };
         opened.nic.add_background(Arc::clone(&task.gate));
+        // Completions may have come before.
+        gate.note_completion();
         Self { _task: Arc::new(task), gate }
     }
 
     /// A call begins. Waits for that of another thread.
     pub(super) fn enter(&self) -> Inside<'_> {
         self.gate.enter()
+    }
+
+    /// Whether this is the process that made it. In a child by fork a thread that is not there may be in a call.
+    pub(super) fn is_owner_process(&self) -> bool {
+        self.gate.opened.nic.is_owner_process()
     }
 
     pub(super) fn rank(&self) -> usize {
@@ -196,7 +261,7 @@ impl Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.enter().fmt(f)
+        write!(f, "Handle({} of {})", self.rank(), self.size())
     }
 }
 
@@ -215,6 +280,48 @@ impl Drop for Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::EndpointAttributes;
+    use crate::group::Group;
+    use crate::verbs::Context;
+    use crate::window::{Asserts, Team, WindowOptions};
+
+    /// The queue of completions, the NIC's thread and the windows all know the team.
+    #[test]
+    fn a_team_is_gone_with_the_last_that_uses_it() {
+        let context = Context::open().unwrap();
+        let mut group = Group::threads(1).unwrap().remove(0);
+        let team = Team::new(&context, &mut group, &EndpointAttributes::at("127.0.0.1:0".parse().unwrap())).unwrap();
+        let gate = Arc::downgrade(&team.handle().gate);
+        let mut window = team.allocate(8, &WindowOptions::default()).unwrap();
+        window.fence(Asserts::default()).unwrap();
+        drop(team);
+        assert!(gate.upgrade().is_some());
+        window.fence(Asserts { no_succeed: true, ..Asserts::default() }).unwrap();
+        drop(window);
+        assert!(gate.upgrade().is_none());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_its_turn_gets_it() {
+        let context = Context::open().unwrap();
+        let mut group = Group::threads(1).unwrap().remove(0);
+        let team = Team::new(&context, &mut group, &EndpointAttributes::at("127.0.0.1:0".parse().unwrap())).unwrap();
+        let handle = team.handle().clone();
+        let inside = handle.enter();
+        let others: Vec<_> = (0..3)
+            .map(|_| {
+                let handle = handle.clone();
+                std::thread::spawn(move || handle.enter().size())
+            })
+            .collect();
+        while handle.gate.waiting.load(Ordering::SeqCst) < 3 {
+            std::thread::yield_now();
+        }
+        drop(handle.enter());
+        assert_eq!(handle.gate.waiting.load(Ordering::SeqCst), 3, "the outer call has not ended");
+        drop(inside);
+        assert!(others.into_iter().all(|other| other.join().unwrap() == 1));
+    }
 
     #[test]
     fn completions_wait_for_calls_and_longer_while_calls_come() {
@@ -229,5 +336,7 @@ mod tests {
         assert_eq!(patience.wait(8, at(1460)), Some(SHORTEST));
         let last = (9..20).map(|begun| patience.wait(begun, at(1460))).last();
         assert_eq!(last, Some(Some(LONGEST)));
+        assert_eq!(patience.wait(20, at(65_459)), Some(LONGEST));
+        assert_eq!(patience.wait(21, at(65_460)), None, "they have waited for long enough");
     }
 }

@@ -15,9 +15,10 @@
 //! lock the part of another ([`Window::lock`]), whose application takes no part in that at all.
 //!
 //! All ranks make the same windows in the same order. Calls of several threads for one team take turns, and one that
-//! waits keeps its turn. While no call is in progress, the NIC's thread does what other ranks need of this one
-//! ([`Progress`](weft_nic::Progress): `Hybrid` and `Thread`), so a rank that computes need not call [`Team::progress`].
-//! None of this is for callbacks ([`weft_nic::in_callback`]).
+//! waits keeps its turn: threads that fence several windows of one team do so in the same order at all ranks. While no
+//! call is in progress, the NIC's thread does what other ranks need of this one ([`Progress`](weft_nic::Progress):
+//! `Hybrid` and `Thread`), so a rank that computes need not call [`Team::progress`]. None of this is for callbacks
+//! ([`weft_nic::in_callback`]).
 //!
 //! # Example
 //! Each of four ranks puts its number into the window of the next one.
@@ -132,10 +133,11 @@ impl Default for WindowOptions {
 /// order all ranks call [`Window::free`].
 #[derive(Debug)]
 pub struct Window {
+    // Before the memory: from then on nothing is placed there.
+    place: Place,
     memory: MemoryRegion,
     /// What others lock this rank's part with.
     word: MemoryRegion,
-    place: Place,
 }
 
 /// A window's place among those of its team, until it is dropped.
@@ -159,7 +161,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.core.enter().remove(self.id, self.is_free);
+        if self.core.is_owner_process() {
+            self.core.enter().remove(self.id, self.is_free);
+        }
     }
 }
 

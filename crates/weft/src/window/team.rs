@@ -97,6 +97,11 @@ impl Team {
         self.core.enter()
     }
 
+    #[cfg(test)]
+    pub(super) fn handle(&self) -> &Handle {
+        &self.core
+    }
+
     /// Waits until all ranks have called it.
     ///
     /// # Errors
