@@ -160,6 +160,8 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     polled: KeyList,
     /// Connections of which the operating system tells only when much has come.
     at_low_water: KeyList,
+    /// Those that were polled and are being armed; empty otherwise.
+    arming: KeyList,
     /// When they are polled all the same.
     low_water_until: Time,
     rung: Vec<DefaultKey>,
@@ -230,6 +232,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             uppers: Uppers(Vec::new()),
             polled: KeyList::with_capacity(64),
             at_low_water: KeyList::with_capacity(64),
+            arming: KeyList::with_capacity(64),
             low_water_until: Time::ZERO,
             rung: Vec::with_capacity(64),
             answering: Vec::with_capacity(64),

@@ -16,7 +16,10 @@ pub(super) struct KeyList {
 impl KeyList {
     /// With memory for this many.
     pub(super) fn with_capacity(count: usize) -> Self {
-        Self { list: Vec::with_capacity(count), ..Self::default() }
+        let mut empty = Self::default();
+        empty.list.reserve(count);
+        empty.places.set_capacity(count);
+        empty
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 //! from are polled, those that a long answer comes to are armed with a low-water mark before a sleep, all others are
 //! armed.
 
-use core::mem::take;
+use core::mem::{swap, take};
 use core::time::Duration;
 
 use slotmap::DefaultKey;
@@ -156,9 +156,9 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
 
     fn arm_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
         self.serving.watch(&mut self.network, true);
-        let mut polled = take(&mut self.polled);
+        swap(&mut self.polled, &mut self.arming);
         let mut at = 0;
-        while let Some(key) = polled.get(at) {
+        while let Some(key) = self.arming.get(at) {
             at += 1;
             let Some(connection) = self.connection_mut(key) else { continue };
             let least = least(connection);
@@ -171,11 +171,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             }
             self.stop_polling(key, least);
         }
-        if self.polled.is_empty() {
-            // Keeps the memory.
-            polled.clear();
-            self.polled = polled;
-        }
+        self.arming.clear();
     }
 
     fn stop_polling(&mut self, key: DefaultKey, least: u32) {
