@@ -20,8 +20,8 @@ use super::core::Core;
 use crate::endpoint::EventQueue;
 use crate::verbs::Opened;
 
-/// How long completions wait for a call of the application that makes other calls of the NIC, at least and at most: one
-/// that takes part in the epoch takes them itself, a moment later.
+/// How long completions wait for a call of the application, at least and at most: one that takes part in the epoch takes
+/// them itself, a moment later.
 const SHORTEST: Duration = Duration::from_micros(500);
 const LONGEST: Duration = Duration::from_millis(8);
 /// How long they wait in all, while such calls come.
@@ -46,6 +46,8 @@ pub(super) struct Gate {
     begun: AtomicU64,
     /// Completions have come since a call ended, or in one.
     has_arrived: AtomicBool,
+    /// The NIC's thread comes again by itself: it waits for a call first.
+    waits: AtomicBool,
     /// A call has panicked: the next one of the application shows what is left, the NIC's thread keeps away.
     has_failed: AtomicBool,
     clock: MonotonicClock,
@@ -100,19 +102,30 @@ impl Gate {
         }
         fence(Ordering::SeqCst);
         if !self.core.is_locked() {
+            self.call();
+        }
+    }
+
+    /// Calls for the NIC's thread, unless it comes anyway.
+    fn call(&self) {
+        if !self.waits.load(Ordering::SeqCst) {
             self.opened.nic.call_background();
         }
     }
 }
 
 impl Background for Gate {
-    fn serve(&self, callers_away: bool) -> Option<Duration> {
+    fn serve(&self, _: bool) -> Option<Duration> {
+        self.waits.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.has_failed.load(Ordering::Relaxed) || self.events.is_empty() {
-            *self.patience.lock() = Patience::default();
+            self.patience.lock().taken();
             return None;
         }
         let (begun, now) = (self.begun.load(Ordering::Relaxed), self.clock.now());
-        if !callers_away && let Some(wait) = self.patience.lock().wait(begun, now) {
+        if let Some(wait) = self.patience.lock().wait(begun, now) {
+            // Ranks that share processors would wake this thread for each message, beside a call that comes for them.
+            self.waits.store(true, Ordering::SeqCst);
             return Some(wait);
         }
         // A call in progress takes them, or calls for this when it ends.
@@ -120,20 +133,36 @@ impl Background for Gate {
         fence(Ordering::SeqCst);
         let inside = self.inside(self.core.try_lock()?);
         self.served.fetch_add(1, Ordering::Relaxed);
+        self.patience.lock().first = SHORTEST;
         inside.drain_some(MOST).then_some(Duration::ZERO)
     }
 }
 
 /// How long completions have waited for a call.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Patience {
+    /// How long the first wait is.
+    first: Duration,
     /// Calls that had begun when the wait did, when it ends, and how long it is.
     wait: Option<(u64, Time, Duration)>,
     /// When the first wait of those in a row began.
     since: Time,
 }
 
+impl Default for Patience {
+    fn default() -> Self {
+        Self { first: SHORTEST, wait: None, since: Time::ZERO }
+    }
+}
+
 impl Patience {
+    /// Calls have taken all completions: the next ones wait for longer.
+    fn taken(&mut self) {
+        if self.wait.take().is_some() {
+            self.first = (2 * self.first).min(LONGEST);
+        }
+    }
+
     /// How long to wait on; `None`: no call has begun for long enough. While calls come, the waits become longer.
     fn wait(&mut self, begun: u64, now: Time) -> Option<Duration> {
         let next = match self.wait {
@@ -149,7 +178,7 @@ impl Patience {
             Some((.., wait)) => (2 * wait).min(LONGEST),
             None => {
                 self.since = now;
-                SHORTEST
+                self.first
             }
         };
         self.wait = Some((begun, now + next, next));
@@ -196,7 +225,7 @@ impl Drop for Leaving<'_> {
             && gate.has_arrived.swap(false, Ordering::SeqCst)
             && !gate.events.is_empty()
         {
-            gate.opened.nic.call_background();
+            gate.call();
         }
     }
 }
@@ -222,6 +251,7 @@ impl Handle {
             opened: Arc::clone(opened),
             begun: AtomicU64::new(0),
             has_arrived: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             clock: MonotonicClock::default(),
             patience: Mutex::default(),
@@ -338,5 +368,8 @@ mod tests {
         assert_eq!(last, Some(Some(LONGEST)));
         assert_eq!(patience.wait(20, at(65_459)), Some(LONGEST));
         assert_eq!(patience.wait(21, at(65_460)), None, "they have waited for long enough");
+        assert_eq!(patience.wait(21, at(70_000)), Some(SHORTEST));
+        patience.taken();
+        assert_eq!(patience.wait(21, at(70_000)), Some(2 * SHORTEST), "calls have come in time");
     }
 }
