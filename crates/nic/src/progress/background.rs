@@ -11,11 +11,11 @@ use weft_lock::{Mutex, Rank};
 /// A task of a layer above the NIC, which the NIC's thread runs between its turns ([`crate::Nic::add_background`]).
 pub trait Background: Send + Sync {
     /// Does what is due. The thread holds no engine, so this may post and poll; it must not wait, also not for a thread
-    /// that waits in the NIC. With `callers_away` no calling thread has been in the NIC since its thread took it over.
+    /// that waits in the NIC.
     ///
     /// Returns after how long it must be called again if it is not called for before ([`crate::Nic::call_background`]);
     /// `None`: all is done.
-    fn serve(&self, callers_away: bool) -> Option<Duration>;
+    fn serve(&self) -> Option<Duration>;
 }
 
 /// [`Tasks::again_at`]: no task waits for a time.
@@ -70,7 +70,7 @@ impl Tasks {
     }
 
     /// Runs what is due. Returns how long the thread may sleep then, `None`: as long as it likes.
-    pub(crate) fn serve(&self, now: Time, callers_away: bool) -> Option<Duration> {
+    pub(crate) fn serve(&self, now: Time) -> Option<Duration> {
         let again_at = self.again_at.load(Ordering::Relaxed);
         if !self.are_called() && again_at > now.as_nanos() {
             return (again_at != NEVER).then(|| Duration::from_nanos(again_at - now.as_nanos()));
@@ -79,7 +79,7 @@ impl Tasks {
         let mut again: Option<Duration> = None;
         let mut has_ended = false;
         for task in self.tasks.lock().iter() {
-            match task.serve(callers_away) {
+            match task.serve() {
                 Some(after) => again = Some(again.map_or(after, |soonest| soonest.min(after))),
                 None => has_ended = true,
             }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     impl Background for Task {
-        fn serve(&self, _: bool) -> Option<Duration> {
+        fn serve(&self) -> Option<Duration> {
             self.runs.fetch_add(1, Ordering::Relaxed);
             let waits = self.waits.load(Ordering::Relaxed);
             self.waits.store(waits.saturating_sub(1), Ordering::Relaxed);
@@ -125,21 +125,21 @@ mod tests {
         let runs = || task.runs.load(Ordering::Relaxed);
         let held: Arc<dyn Background> = Arc::clone(&task) as _;
         tasks.add(Arc::clone(&held));
-        assert_eq!((tasks.serve(at(0), true), runs()), (None, 0));
+        assert_eq!((tasks.serve(at(0)), runs()), (None, 0));
 
         assert!(tasks.call() && !tasks.call(), "the thread is woken once");
-        assert_eq!((tasks.serve(at(0), true), runs()), (Some(Duration::ZERO), 1), "the engine runs after it");
-        assert_eq!((tasks.serve(at(0), true), runs()), (None, 1));
+        assert_eq!((tasks.serve(at(0)), runs()), (Some(Duration::ZERO), 1), "the engine runs after it");
+        assert_eq!((tasks.serve(at(0)), runs()), (None, 1));
 
         task.waits.store(1, Ordering::Relaxed);
         assert!(tasks.call());
-        assert_eq!(tasks.serve(at(0), false), Some(Duration::from_millis(1)));
-        assert_eq!((tasks.serve(at(400), false), runs()), (Some(Duration::from_micros(600)), 2));
-        assert_eq!((tasks.serve(at(1000), false), runs()), (Some(Duration::ZERO), 3));
+        assert_eq!(tasks.serve(at(0)), Some(Duration::from_millis(1)));
+        assert_eq!((tasks.serve(at(400)), runs()), (Some(Duration::from_micros(600)), 2));
+        assert_eq!((tasks.serve(at(1000)), runs()), (Some(Duration::ZERO), 3));
 
         tasks.remove(&held);
         assert!(tasks.call());
-        assert_eq!((tasks.serve(at(2000), true), runs()), (None, 3));
+        assert_eq!((tasks.serve(at(2000)), runs()), (None, 3));
     }
 
     #[test]

@@ -402,7 +402,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> EngineSlot for Worker<N, C, U> {
             return None;
         }
         self.runs_tasks.store(true, Ordering::Relaxed);
-        let sleeps = self.common.tasks.serve(self.now(), !self.handover.is_visited());
+        let sleeps = self.common.tasks.serve(self.now());
         self.runs_tasks.store(false, Ordering::Relaxed);
         sleeps
     }

@@ -115,7 +115,7 @@ impl Gate {
 }
 
 impl Background for Gate {
-    fn serve(&self, _: bool) -> Option<Duration> {
+    fn serve(&self) -> Option<Duration> {
         self.waits.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.has_failed.load(Ordering::Relaxed) || self.events.is_empty() {
