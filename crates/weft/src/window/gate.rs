@@ -20,8 +20,8 @@ use super::core::Core;
 use crate::endpoint::EventQueue;
 use crate::verbs::Opened;
 
-/// How long completions wait for a call of the application, at least and at most: one that takes part in the epoch takes
-/// them itself, a moment later.
+/// How long completions wait for a call of the application, at least and at most: one that takes part in the epoch
+/// takes them itself, a moment later.
 const SHORTEST: Duration = Duration::from_micros(500);
 const LONGEST: Duration = Duration::from_millis(8);
 /// How long they wait in all, while such calls come.
