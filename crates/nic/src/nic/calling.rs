@@ -139,10 +139,12 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
     }
 
-    /// Calls for the tasks of [`Nic::add_background`]: the NIC's thread runs them soon. In callbacks as well.
+    /// Calls for the tasks of [`Nic::add_background`]: the NIC's thread runs them when it is awake next. While callers
+    /// are in the NIC it checks from time to time whether they are away, so it is woken only where none have been. In
+    /// callbacks as well.
     pub fn call_background(&self) {
         let has_thread = self.settings().progress.is_automatic();
-        if has_thread && self.is_owner_process() && self.shared.common.tasks.call() {
+        if has_thread && self.is_owner_process() && self.shared.common.tasks.call() && !self.front().is_taken_back() {
             self.front().wake();
         }
     }
