@@ -143,7 +143,7 @@ fn offer() -> Offer {
     Offer { transport: Transport::Edge, ..ConnectOptions::default().offer }
 }
 
-/// Lets the peer write and read its memory, and checks what has come.
+/// Lets the peer write and read its memory, and compares the bytes that were written.
 fn serve(address: &str) {
     let end = End::new(&link(address));
     let listen = ListenOptions { offer: offer(), ..ListenOptions::default() };

@@ -218,7 +218,7 @@ impl End {
         Self { network, port, turns: 0 }
     }
 
-    /// Takes what has come, and waits for more. What has come last.
+    /// Receives what is there, then waits for more. Returns the last datagram.
     fn turn(&mut self) -> Option<Vec<u8>> {
         let mut buffer = vec![0; self.port.limits().receive_bytes as usize * 4];
         let mut received = Vec::new();

@@ -66,7 +66,7 @@ struct Weft {
     connection: Option<Box<Connection>>,
     listener: Option<Listener>,
     came: Vec<u8>,
-    /// With `Place`: what has come, byte by byte.
+    /// With `Place`: whether each byte was received.
     placed: Vec<bool>,
     since: Instant,
 }

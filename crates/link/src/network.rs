@@ -242,7 +242,7 @@ impl Network for LinkNetwork {
                 }
                 self.drive(ready);
             }
-            // What has come meanwhile is for the next time; the waker has reported what was ready already.
+            // Ports that become ready from now on are returned by the next wait; the waker reported those before.
             Some(own) => own.lock().take_ready(ready),
             None => {}
         }

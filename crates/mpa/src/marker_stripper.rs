@@ -15,7 +15,7 @@ use crate::{FrameError, FrameHead};
 pub struct MarkerStripper {
     shape: Shape,
     at: u32,
-    /// What has come of a marker.
+    /// The received bytes of a marker.
     marker: [u8; MARKER_LENGTH],
     wrong: Option<FrameError>,
 }

@@ -213,7 +213,7 @@ impl Served {
         self.settle(|one| one.side == Side::Between)
     }
 
-    /// Takes what has come, and lets what others have done be seen.
+    /// Takes arrived messages, and makes what other ranks have placed visible.
     pub(crate) fn sync(&mut self) -> Result<(), Fault> {
         self.team.progress();
         core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);

@@ -64,7 +64,7 @@ pub(crate) fn with_waiting(
     raise(win, call, outcome.map(|_| ()))
 }
 
-/// MPI's code of what has come of a call. An error goes to the window's error handler, which may end the program.
+/// MPI's code for the result of a call. An error goes to the window's error handler, which may end the program.
 fn raise(win: Handle, call: &str, outcome: Result<(), Fault>) -> c_int {
     let Err(fault) = outcome else { return 0 };
     report::say(&format!("rank {}: {call}: {}", rank(), fault.words));

@@ -24,6 +24,7 @@ mod codes;
 mod datagrams;
 mod delivery;
 pub(crate) mod doorbell;
+mod endpoints;
 mod heard;
 mod key_list;
 pub(crate) mod listening;
@@ -372,49 +373,6 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// leaves behind.
     pub(crate) fn is_visited(&self) -> bool {
         self.runner == Runner::Visitor && self.settings.progress.is_automatic()
-    }
-
-    // --- message endpoints
-
-    /// The number of the message endpoint that is added next.
-    pub(crate) fn next_endpoint(&self) -> usize {
-        self.uppers.0.len()
-    }
-
-    /// Adds a message endpoint.
-    pub(crate) fn add_endpoint(&mut self, upper: Box<U>) {
-        self.uppers.0.push((Some(upper), Queued::default()));
-    }
-
-    /// Has an endpoint do something with the engine. `None` when it is gone.
-    pub(crate) fn with_endpoint<R>(&mut self, number: usize, act: impl FnOnce(&mut U, &mut Self) -> R) -> Option<R> {
-        let mut upper = self.uppers.0.get_mut(number)?.0.take()?;
-        let result = act(&mut upper, self);
-        self.put_back(number, upper);
-        Some(result)
-    }
-
-    /// Takes an endpoint away.
-    pub(crate) fn remove_endpoint(&mut self, number: usize) -> Option<Box<U>> {
-        self.uppers.0.get_mut(number)?.0.take()
-    }
-
-    #[inline]
-    fn put_back(&mut self, number: usize, upper: Box<U>) {
-        let (place, queued) = &mut self.uppers.0[number];
-        self.timers.want(Timed::EngineClient(number), queued, upper.wake_at());
-        *place = Some(upper);
-    }
-
-    fn attend_endpoints(&mut self) -> bool {
-        let mut any = false;
-        for number in 0..self.uppers.0.len() {
-            let place = &mut self.uppers.0[number].0;
-            let Some(mut upper) = place.take_if(|upper| upper.has_work(self.now)) else { continue };
-            any |= upper.attend(self);
-            self.put_back(number, upper);
-        }
-        any
     }
 
     fn answer_peers(&mut self) {

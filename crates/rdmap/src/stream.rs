@@ -295,7 +295,7 @@ impl Stream {
         if self.state == State::Closed {
             return;
         }
-        // Between two frames, but not between two messages: what has come of this one will never be whole.
+        // Between two frames, but not between two messages: this one, received in part, will never be whole.
         if how == Closed::NoReceive {
             // Where it waits here, nothing of it has gone out.
             let is_here = self.receipts.is_some();

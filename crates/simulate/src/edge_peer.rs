@@ -35,7 +35,7 @@ pub struct EdgePeer {
     next_number: u64,
 }
 
-/// What has come: the segments of the other end, each of them acknowledged.
+/// Received segments of the other end, each of them acknowledged.
 #[derive(Default)]
 struct Received(Vec<Vec<u8>>);
 
@@ -143,7 +143,7 @@ impl EdgePeer {
         self.say(&bytes);
     }
 
-    /// Takes what has come, and sends what is due.
+    /// Takes received datagrams, and sends what is due.
     pub fn drive(&mut self) {
         let (now, mut buffer, mut runs) = (self.world.now(), vec![0; BUFFER], Vec::new());
         // A port of a simulated world does not fail to receive.

@@ -234,7 +234,7 @@ impl Connection {
         StreamPosition(self.receiver.in_order())
     }
 
-    /// From now on the policy is [`ReceivePolicy::Place`](crate::ReceivePolicy). What has come and was not read is
+    /// From now on the policy is [`ReceivePolicy::Place`](crate::ReceivePolicy). Bytes received and not read are
     /// shown first, from before and behind gaps, and must be kept. The memory that it lay in is given back.
     pub fn place(&mut self, sink: &mut impl Sink) {
         self.receiver.place(sink);

@@ -1,4 +1,4 @@
-//! What has come of the peer's direction, and what is to be reported about it.
+//! The receive direction of a connection: received ranges, and the acknowledgements and window that report them.
 
 use core::ops::Range;
 
@@ -400,7 +400,7 @@ impl Receiver {
         self.debt.due()
     }
 
-    /// RFC 7323 section 5.3 R1: whether a segment is older than what has come.
+    /// RFC 7323 section 5.3 R1: whether a segment is older than those received.
     pub(crate) fn is_old(&self, stamps: Timestamps, now: Time) -> bool {
         self.stamp
             .is_some_and(|(last, at)| stamps.value.wrapping_sub(last).cast_signed() < 0 && now.since(at) < STAMP_LIFE)

@@ -9,7 +9,7 @@ use super::{ORPHAN_PATIENCE, Stack};
 const FRAMES_AT_ONCE: usize = 128;
 
 impl Stack {
-    /// Takes what has come, lets time pass, and sends what may leave.
+    /// Receives frames, handles timers, and sends what may leave.
     pub(crate) fn drive(&mut self) {
         // Most often nothing is there, and then the clock is not even read.
         let is_idle = self.busy.is_empty() && self.due.is_none() && self.timer_at.is_none();

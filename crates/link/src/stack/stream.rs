@@ -10,7 +10,7 @@ use crate::inbox::Inbox;
 /// A connection and the thread that waits for it.
 pub(crate) struct Stream {
     pub(crate) connection: Box<Connection>,
-    /// What has come and was not taken, where segments are shown as they come.
+    /// Segments received and not taken, where they are shown as they arrive.
     arrived: Option<Inbox>,
     /// Bytes that may be there so, or in flight.
     window: u32,
@@ -74,7 +74,7 @@ impl Stream {
         position
     }
 
-    /// Takes what has come, for one that is empty.
+    /// Takes received bytes, for one that is empty.
     pub(crate) fn take_arrived(&mut self, into: &mut Inbox) {
         if let Some(arrived) = &mut self.arrived {
             core::mem::swap(arrived, into);

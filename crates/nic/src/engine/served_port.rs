@@ -137,7 +137,7 @@ impl<P: TxBatch> ServedPort<P> {
         self.news.load(Ordering::SeqCst)
     }
 
-    /// What has come first.
+    /// The oldest batch of received datagrams.
     pub(super) fn take_rx_batch(&self) -> Option<RxBatch> {
         self.inward.lock().full.pop_front()
     }

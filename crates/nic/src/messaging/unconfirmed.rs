@@ -47,7 +47,7 @@ impl Core {
             let has_ended = link.queue_pair.state().has_ended();
             let confirmed = match link.queue_pair.connection() {
                 Some(place) if !has_ended => engine.is_confirmed(place.key),
-                // What has come from it shows that it has.
+                // A packet from it shows that it has.
                 _ => !link.early.is_empty(),
             };
             match (confirmed, has_ended) {

@@ -33,7 +33,7 @@ impl WatchedLinks {
         Self { all: UniqueQueue::default(), events, noted: UniqueQueue::default() }
     }
 
-    /// One more, which is being opened. What has become of it already is news.
+    /// One more, which is being opened. Its events so far are reported.
     pub(super) fn add(&mut self, link: &Link) {
         self.watch(link);
         if !matches!(link.queue_pair.state(), State::Idle | State::Connecting) {
@@ -71,7 +71,7 @@ impl WatchedLinks {
         }
     }
 
-    /// One that is to be attended to, whatever has become of it.
+    /// One to be attended to, whether or not it has an event.
     pub(super) fn note(&mut self, key: LinkKey) {
         self.all.push(key);
         self.noted.push(key);
@@ -145,7 +145,7 @@ mod tests {
             taken.sort_unstable();
             assert_eq!(taken, [1, 2], "of {count}");
             assert!(!openings.have_news());
-            // What has become of it before it was added is not lost. One that waits for a packet is no news yet.
+            // Its events before it was added are not lost. One that waits for a packet has none yet.
             openings.remove(LinkKey(1), Some(&links[1]));
             openings.keep(&links[2]);
             assert_eq!(openings.take_news(), None);

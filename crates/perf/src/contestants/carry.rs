@@ -44,7 +44,7 @@ pub(crate) trait Carried {
     /// Tells the client that a phase begins.
     fn tell(&mut self, phase: u8) -> Result<(), Self::Error>;
 
-    /// The phase of what has come last.
+    /// The phase of the message received last.
     fn phase(&mut self) -> Result<u8, Self::Error>;
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Stack {
     /// Markers in the stream, where a contestant has them
     #[arg(long, value_enum, default_value_t = Markers::Off)]
     pub(crate) markers: Markers,
-    /// When iwarp places what has come
+    /// When iwarp places received segments
     #[arg(long, value_enum, default_value_t = Verify::LargeInPlace)]
     pub(crate) verify: Verify,
     /// How long frames of iwarp may be

@@ -1,4 +1,4 @@
-//! What was requested, what has come of it, and what may.
+//! The requests of endpoints, their completions, and which completions are allowed.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, HashMap};

@@ -63,7 +63,7 @@ pub enum ShuffleFault {
     Nothing,
     /// Segments are acknowledged when they come, not when they are in place.
     AcknowledgeOnArrival,
-    /// What has come before is delivered as if it were new.
+    /// A duplicate segment is delivered as if it were new.
     DuplicateAsNew,
     /// Segments are delivered as if they had come in order.
     ArrivalOrder,
@@ -145,7 +145,7 @@ enum Closing {
     Said,
 }
 
-/// What has come from the carrier.
+/// Records received from the carrier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     any: bool,
@@ -213,7 +213,7 @@ impl Shuffled {
         true
     }
 
-    /// Takes what has come from the carrier.
+    /// Takes the records received from the carrier.
     fn take(&mut self, io: &mut Io<'_, ()>) -> Result<Taken, PortError> {
         let mut taken = Taken { any: self.wire.fill(io)?, acknowledged: 0 };
         while let Some(record) = self.wire.next().map_err(|_| PortError::Reset)? {

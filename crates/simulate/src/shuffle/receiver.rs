@@ -1,4 +1,4 @@
-//! The receiving side: what has come is held for a while, and delivered in random order.
+//! The receiving side: it holds segments for a while, and delivers them in random order.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

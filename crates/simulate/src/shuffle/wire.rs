@@ -11,7 +11,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Reads of one turn.
 const MOST_READS: usize = 64;
 
-/// A port, one record that is being sent, and what has come and was not understood yet.
+/// A port, one record that is being sent, and received bytes that are not parsed yet.
 pub(super) struct Wire {
     pub(super) port: SimulatedPort,
     sending: Vec<u8>,
@@ -61,7 +61,7 @@ impl Wire {
         Ok(self.sent - before)
     }
 
-    /// Takes what has come. Returns whether anything has.
+    /// Takes received bytes. Returns whether there were any.
     pub(super) fn fill(&mut self, io: &mut Io<'_, ()>) -> Result<bool, PortError> {
         let mut any = false;
         for _ in 0..MOST_READS {

@@ -8,7 +8,7 @@
 //! | mistake | under all faults | endpoints under faults | endpoints come and go | `flags` |
 //! |---|---|---|---|---|
 //! | `weft-edge` acknowledges segments that were not placed | 2 | 5 | 23 | 2 |
-//! | `weft-rdmap` takes what has come before for new | 2 | 5 | 5 | 48 (without faults 5 as well) |
+//! | `weft-rdmap` takes a duplicate for new | 2 | 5 | 5 | 48 (without faults 5 as well) |
 //! | the payload's CRC is not checked | 2 | 5 | 22 | 2 |
 //! | a stream of Edge is not required to keep writes in their order | | | | 0 |
 //!

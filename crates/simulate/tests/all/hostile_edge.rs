@@ -91,7 +91,7 @@ impl Attacker {
         self.say(&bytes, somewhere);
     }
 
-    /// Sends back what has come, from where it went.
+    /// Reflects received datagrams, from the address they were sent to.
     fn reflect(&mut self) {
         let (mut buffer, mut received) = (vec![0; 1 << 20], Vec::new());
         self.port.receive(&mut buffer, &mut received).unwrap();

@@ -87,8 +87,8 @@ impl Connection {
         }
     }
 
-    /// A peer that repeats what has come gets an acknowledgement each time, which says that it came twice (RFC 2883
-    /// section 4). The rate of answers to others is limited.
+    /// A peer that retransmits bytes which were received gets an acknowledgement with a D-SACK block each time (RFC
+    /// 2883 section 4). The rate of answers to other unacceptable segments is limited.
     fn answer_unacceptable(&mut self, start: Option<u64>, payload: &[u8], now: Time) {
         let end = start.map(|start| start + payload.len() as u64);
         match start.zip(end) {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use weft_base::Time;
 
-/// What has come and was not acknowledged.
+/// Received and not acknowledged.
 #[derive(Debug)]
 pub(crate) struct AckDebt {
     delay: Duration,

@@ -208,7 +208,7 @@ impl Core {
         }
     }
 
-    /// Goes on without waiting: takes what has come, and does what is due. Whether a window is so far.
+    /// Takes completions and does what is due, without waiting. Returns whether a window is so far.
     pub(super) fn poll_for(&self, id: u16, mut done: impl FnMut(&mut Side) -> bool) -> Result<bool, Error> {
         self.drain();
         self.turn(Duration::ZERO, Awaited::Anybody);

@@ -324,7 +324,7 @@ fn thousands_of_messages_in_both_directions_stay_in_order() {
         let (mut sent, mut heard) = ([0u64; 2], [0u64; 2]);
         while heard != [3000, 3000] {
             for side in 0..2 {
-                // At most 32 ahead of what has come back, so that the peer always has a receive.
+                // At most 32 ahead of the answers, so that the peer always has a receive.
                 while sent[side] < (heard[side] + 32).min(3000) {
                     let word = sent[side].to_ne_bytes();
                     ends[side].queue_pair.post(WorkRequest::send_inline(&word).unwrap().unsignaled()).unwrap();

@@ -45,7 +45,7 @@ fn hears_words(job: &Job) -> bool {
     }
 }
 
-/// A queue pair, and what has become of its work.
+/// A queue pair, and the completions of its requests.
 pub(crate) struct Link {
     context: Context,
     completions: CompletionQueue,

@@ -154,7 +154,7 @@ impl Staged {
         }
     }
 
-    /// What has come of a frame goes through the stages that need not wait for the rest.
+    /// The received part of a frame goes through the stages that need not wait for the rest.
     fn advance(&mut self, head: &FrameHead, bytes: &[u8]) {
         let there = bytes.len().min(head.wire_length);
         let (crc, flat) = (self.crc, self.flat.as_mut());
