@@ -122,18 +122,22 @@ impl Background for Gate {
             self.patience.lock().taken();
             return None;
         }
+        // A call in progress takes them, or calls for this when it ends.
+        self.has_arrived.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.core.is_locked() {
+            self.patience.lock().taken();
+            return None;
+        }
         let (begun, now) = (self.begun.load(Ordering::Relaxed), self.clock.now());
         if let Some(wait) = self.patience.lock().wait(begun, now) {
             // Ranks that share processors would wake this thread for each message, beside a call that comes for them.
             self.waits.store(true, Ordering::SeqCst);
             return Some(wait);
         }
-        // A call in progress takes them, or calls for this when it ends.
-        self.has_arrived.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
         let inside = self.inside(self.core.try_lock()?);
         self.served.fetch_add(1, Ordering::Relaxed);
-        self.patience.lock().first = SHORTEST;
+        self.patience.lock().served();
         inside.drain_some(MOST).then_some(Duration::ZERO)
     }
 }
@@ -156,11 +160,16 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Calls have taken all completions: the next ones wait for longer.
+    /// Calls take the completions, or a call is in progress: the next ones wait for longer.
     fn taken(&mut self) {
         if self.wait.take().is_some() {
             self.first = (2 * self.first).min(LONGEST);
         }
+    }
+
+    /// No call has come for them: the next ones wait for less.
+    fn served(&mut self) {
+        self.first = (self.first / 2).max(SHORTEST);
     }
 
     /// How long to wait on; `None`: no call has begun for long enough. While calls come, the waits become longer.
@@ -371,5 +380,8 @@ mod tests {
         assert_eq!(patience.wait(21, at(70_000)), Some(SHORTEST));
         patience.taken();
         assert_eq!(patience.wait(21, at(70_000)), Some(2 * SHORTEST), "calls have come in time");
+        assert_eq!(patience.wait(21, at(71_000)), None);
+        patience.served();
+        assert_eq!(patience.wait(21, at(72_000)), Some(SHORTEST));
     }
 }
