@@ -311,8 +311,8 @@ pub trait Waker: Send + Sync {
 pub trait Watch: Send + Sync {
     /// Sleeps until the network has something to do (only while packets are on), the timer has run off, it was woken,
     /// or `timeout` has passed (`None`: for ever; zero: not at all). Never takes events from the network: they are for
-    /// the next [`Network::wait`].
-    fn sleep(&self, timeout: Option<Duration>);
+    /// the next [`Network::wait`]. Returns whether the network has something to do.
+    fn sleep(&self, timeout: Option<Duration>) -> bool;
 
     /// Whether packets end a sleep, one in progress included. What waits already counts too: while it is not taken from
     /// the network, each sleep ends at once.

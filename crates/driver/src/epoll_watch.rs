@@ -46,7 +46,8 @@ impl EpollWatch {
 }
 
 impl Watch for EpollWatch {
-    fn sleep(&self, timeout: Option<Duration>) {
+    fn sleep(&self, timeout: Option<Duration>) -> bool {
+        let mut packets = false;
         let mut events = Events::new();
         // Fails only for descriptors that are not an epoll's.
         let outcome = self.outer.wait(timeout, &mut events);
@@ -55,9 +56,10 @@ impl Watch for EpollWatch {
             match key {
                 TIMER => self.timer.drain(),
                 WAKER => self.waker.clear(),
-                _ => {}
+                _ => packets = true,
             }
         }
+        packets
     }
 
     fn set_packets(&self, on: bool) {

@@ -312,13 +312,22 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         true
     }
 
-    /// Time until something has to happen by itself. Connections and ports that are polled when all threads sleep are
-    /// those that the operating system can't watch.
+    /// Time from `now` until something has to be done though no packet arrives: a timer runs off, or there is what the
+    /// operating system can't watch. To show the counters does not count.
+    pub(crate) fn until_due(&self, now: Time) -> Option<Duration> {
+        if self.is_watched() { self.timers.next().map(|at| at.since(now)) } else { Some(Duration::ZERO) }
+    }
+
+    /// Whether the operating system watches all connections and ports while all threads sleep. The others are polled.
+    fn is_watched(&self) -> bool {
+        self.polled.is_empty() && !self.datagrams.any_polled() && !self.serving.any_polled()
+    }
+
+    /// Time until something has to happen by itself.
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
         let deadline = self.timers.next().map(|at| at.since(self.now));
         let low_water = if self.at_low_water.is_empty() { None } else { Some(self.low_water_until.since(self.now)) };
-        let is_watched = self.polled.is_empty() && !self.datagrams.any_polled() && !self.serving.any_polled();
-        let low_water = if is_watched { low_water } else { Some(LONGEST_LOW_WATER) };
+        let low_water = if self.is_watched() { low_water } else { Some(LONGEST_LOW_WATER) };
         let shows = self.showing.at().map(|at| at.since(self.now));
         [deadline, low_water, shows, self.until_read()].into_iter().flatten().min()
     }

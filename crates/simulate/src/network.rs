@@ -66,7 +66,9 @@ impl Waker for NoWaker {
 struct NoWatch;
 
 impl Watch for NoWatch {
-    fn sleep(&self, _: Option<Duration>) {}
+    fn sleep(&self, _: Option<Duration>) -> bool {
+        false
+    }
 
     fn set_packets(&self, _: bool) {}
 

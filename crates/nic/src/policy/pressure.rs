@@ -102,7 +102,9 @@ mod tests {
     }
 
     impl Watch for Kernel {
-        fn sleep(&self, _: Option<Duration>) {}
+        fn sleep(&self, _: Option<Duration>) -> bool {
+            false
+        }
 
         fn set_packets(&self, _: bool) {}
 

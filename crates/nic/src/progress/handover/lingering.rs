@@ -47,12 +47,13 @@ impl Target {
 }
 
 impl Watch for Target {
-    fn sleep(&self, _: Option<Duration>) {
+    fn sleep(&self, _: Option<Duration>) -> bool {
         self.with(|state| {
             state.sleeps += 1;
             let next = state.messages.last().copied().unwrap_or(state.now);
             state.now = state.now.max(next);
         });
+        true
     }
 
     fn set_packets(&self, _: bool) {}

@@ -129,7 +129,9 @@ impl Core {
 }
 
 impl Watch for Core {
-    fn sleep(&self, _: Option<Duration>) {}
+    fn sleep(&self, _: Option<Duration>) -> bool {
+        false
+    }
 
     fn set_packets(&self, on: bool) {
         self.with(|state| state.packets_on = on);

@@ -70,7 +70,7 @@ impl World {
 }
 
 impl Watch for World {
-    fn sleep(&self, timeout: Option<Duration>) {
+    fn sleep(&self, timeout: Option<Duration>) -> bool {
         let mut system = self.system.lock().unwrap();
         system.sleeps += 1;
         loop {
@@ -79,7 +79,7 @@ impl Watch for World {
             if packets || system.timer || system.woken || timeout.is_some() {
                 system.timer = false;
                 system.woken = false;
-                return;
+                return packets;
             }
             system = self.changed.wait(system).unwrap();
         }
@@ -303,7 +303,9 @@ fn the_checker_is_not_blind() {
 struct Told(std::sync::Mutex<Vec<Option<Duration>>>);
 
 impl Watch for Told {
-    fn sleep(&self, _: Option<Duration>) {}
+    fn sleep(&self, _: Option<Duration>) -> bool {
+        false
+    }
 
     fn set_packets(&self, _: bool) {}
 
@@ -394,7 +396,9 @@ struct Noted {
 }
 
 impl Watch for Noted {
-    fn sleep(&self, _: Option<Duration>) {}
+    fn sleep(&self, _: Option<Duration>) -> bool {
+        false
+    }
 
     fn set_packets(&self, on: bool) {
         self.packets.set(on);

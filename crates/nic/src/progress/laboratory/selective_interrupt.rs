@@ -3,6 +3,7 @@
 //! against matching on the NIC.
 
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 
 use weft_base::Clock;
 
@@ -22,7 +23,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
         // Nothing waits before the first caller comes, which leaves a timer behind.
         let (mut longest, mut pressure) = (None, Pressure::default());
         while !self.stopped() {
-            watch.sleep(longest);
+            let packets = watch.sleep(longest);
             longest = handover.watchdog(self, watch, &mut pressure);
             if longest.is_some() {
                 watch.set_packets(false);
@@ -33,11 +34,13 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
                 continue;
             };
             hold.note(Event::Woken);
-            if handover.present.swap(false, Ordering::SeqCst) {
+            // A caller that leaves wakes this thread too, and so does a timer that a caller has set too late.
+            let is_due = packets || hold.engine().until_due(self.now()) == Some(Duration::ZERO);
+            if handover.present.swap(false, Ordering::SeqCst) || !is_due {
                 // When it wakes without a packet it calls the application, for which the low-water mark is no reason.
                 hold.engine().arm_all();
-                if let Some(guarded) = handover.guard_armed(&mut hold, watch) {
-                    longest = guarded;
+                if handover.guard_armed(&mut hold, watch).is_some() {
+                    longest = hold.engine().until_due(self.now());
                     continue;
                 }
             }
