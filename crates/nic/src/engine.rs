@@ -312,10 +312,10 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         true
     }
 
-    /// Time from `now` until something has to be done though no packet arrives: a timer runs off, or there is what the
+    /// Time until something has to be done though no packet arrives: a timer runs off, or there is what the
     /// operating system can't watch. To show the counters does not count.
-    pub(crate) fn until_due(&self, now: Time) -> Option<Duration> {
-        if self.is_watched() { self.timers.next().map(|at| at.since(now)) } else { Some(Duration::ZERO) }
+    pub(crate) fn until_due(&self) -> Option<Duration> {
+        if self.is_watched() { self.timers.next().map(|at| at.since(self.now)) } else { Some(Duration::ZERO) }
     }
 
     /// Whether the operating system watches all connections and ports while all threads sleep. The others are polled.

@@ -342,7 +342,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
         let interval = self.cost_of_a_timer().saturating_mul(TIMERS_PER_INTERVAL).min(LONGEST_INTERVAL);
         self.handover.policy().set_longest_interval(interval);
         if self.common.settings.laboratory.selective_interrupt {
-            self.serve_by_calling();
+            self.handover.serve_by_calling(self, &*self.watch);
         } else {
             self.handover.serve(self, &*self.watch);
         }

@@ -46,6 +46,9 @@ struct System {
     timer: bool,
     woken: bool,
     sleeps: u32,
+    /// The application was called, or shall end.
+    called: bool,
+    ended: bool,
     /// Where the NIC's thread went to run.
     pinned: Option<u32>,
     /// How often it was asked how many threads are runnable: always more than there are processors.
@@ -221,9 +224,8 @@ impl Model {
     }
 }
 
-/// Packets come, callers come and go; in the end every packet was handled, though no caller comes any more.
-fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
-    let model = Arc::new(Model {
+fn model(left_out: Option<Part>) -> Arc<Model> {
+    Arc::new(Model {
         world: World::default(),
         engine: Mutex::new(()),
         handover: Handover::new(TakeOver::new(AWAY, true), PRESSURE_EVERY * 2),
@@ -231,7 +233,12 @@ fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
         looks: ModelNumber::new(3),
         readings: ModelNumber::new(0),
         left_out,
-    });
+    })
+}
+
+/// Packets come, callers come and go; in the end every packet was handled, though no caller comes any more.
+fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
+    let model = model(left_out);
     let run = |act: fn(&Model)| {
         let model = Arc::clone(&model);
         thread::spawn(move || act(&model))
@@ -277,6 +284,77 @@ fn serve_without_second_try(model: &Model) {
             held.arm();
             model.world.set_packets(true);
         }
+    }
+}
+
+mod calling {
+    use super::*;
+    use crate::progress::laboratory::selective_interrupt::CallingSlot;
+
+    impl CallingSlot for Model {
+        fn arm_all(hold: &mut Held<'_>) {
+            hold.arm();
+        }
+
+        fn until_due(_: &mut Held<'_>) -> Option<Duration> {
+            None
+        }
+
+        fn call(&self, _hold: Held<'_>) {
+            self.world.change(|system| {
+                assert!(system.arrived > system.handled, "nothing waits");
+                system.called = true;
+            });
+        }
+    }
+
+    /// Callers come, wait and go, while packets arrive; then an application visits only when it is called.
+    fn is_called_for_what_waits(packets: u32) {
+        let model = model(None);
+        let run = |act: fn(&Model)| {
+            let model = Arc::clone(&model);
+            thread::spawn(move || act(&model))
+        };
+        let server = run(|model| model.handover.serve_by_calling(model, &model.world));
+        let caller = run(|model| {
+            model.visit();
+            model.handover.leave(&model.world);
+            model.visit();
+        });
+        let application = run(|model| {
+            loop {
+                let mut system = model.world.system.lock().unwrap();
+                while !system.called && !system.ended {
+                    system = model.world.changed.wait(system).unwrap();
+                }
+                if core::mem::take(&mut system.ended) {
+                    break;
+                }
+                system.called = false;
+                drop(system);
+                model.visit();
+            }
+        });
+        for _ in 0..packets {
+            model.world.change(|system| system.arrived += 1);
+        }
+        caller.join().unwrap();
+        let mut system = model.world.system.lock().unwrap();
+        while system.handled < system.arrived {
+            system = model.world.changed.wait(system).unwrap();
+        }
+        drop(system);
+        model.world.change(|system| system.ended = true);
+        model.stop.set(true);
+        model.world.wake();
+        server.join().unwrap();
+        application.join().unwrap();
+    }
+
+    #[test]
+    fn an_application_is_called_for_what_waits_and_for_nothing_else() {
+        shuttle::check_random(|| is_called_for_what_waits(0), 3000);
+        shuttle::check_random(|| is_called_for_what_waits(2), 3000);
     }
 }
 
