@@ -451,8 +451,12 @@ impl World {
 
     /// Time of the next event.
     pub(crate) fn next_at(&self) -> Option<Time> {
+        self.next_of(self.timers())
+    }
+
+    fn next_of(&self, timers: [Option<Time>; 2]) -> Option<Time> {
         let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
-        let next = self.timers().into_iter().flatten().chain(arrival).min()?;
+        let next = timers.into_iter().flatten().chain(arrival).min()?;
         let every = self.runs_every.as_nanos() as u64;
         Some(if every == 0 { next } else { Time::from_nanos(next.as_nanos().next_multiple_of(every)) })
     }
@@ -460,7 +464,7 @@ impl World {
     /// Runs the next event. Returns false when there is none.
     pub(crate) fn step(&mut self) -> bool {
         let timers = self.timers();
-        let Some(next) = self.next_at() else { return false };
+        let Some(next) = self.next_of(timers) else { return false };
         self.now = self.now.max(next);
         while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let first = entry.remove();
