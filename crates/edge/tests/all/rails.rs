@@ -268,12 +268,13 @@ fn rails_that_pass_in_unlike_directions_carry_everything_together() {
 /// new short ones of the other rails suffice.
 #[test]
 fn a_rail_that_is_cut_after_a_pause_is_soon_demoted() {
-    for (rate, delay_us) in [(1000, 50), (200, 50), (50, 1000)] {
+    // Mb/s of a rail, its delay, and the time that it needs to be used to the full.
+    for (rate, delay_us, full_ms) in [(1000, 50, 200), (200, 50, 500), (50, 1000, 1000)] {
         for after_ms in [1_u64, 5, 20] {
             let link = Link { queue: 500_000, ..Link::new(rate, delay_us) };
             let mut world = joined(&[link; 4], &settings(), [1_000_000, 0], after_ms);
             until_live(&mut world);
-            world.run_for(Duration::from_secs(1));
+            world.run_for(Duration::from_millis(full_ms));
             let trip = world.sides[0].connection.rails().filter_map(|rail| rail.round_trip).max().unwrap_or_default();
             world.sides[1].stopped = true;
             world.run_for(Duration::from_millis(150));
@@ -486,12 +487,14 @@ fn share_of_flows(flows: u8, couples: bool, seed: u64) -> u64 {
         let before = worlds.each_ref().map(|world| world.sides[0].connection.acknowledged());
         let until = worlds[0].now.max(worlds[1].now) + time;
         // Each takes over the link's state from the other.
-        while let Some(world) = worlds.iter_mut().min_by_key(|world| world.next_at())
-            && world.next_at().is_some_and(|at| at < until)
+        let mut next = worlds.each_ref().map(World::next_at);
+        while let Some(first) = (0..worlds.len()).min_by_key(|index| next[*index])
+            && next[first].is_some_and(|at| at < until)
         {
-            world.links[0] = shared;
-            world.step();
-            shared = world.links[0];
+            worlds[first].links[0] = shared;
+            worlds[first].step();
+            shared = worlds[first].links[0];
+            next[first] = worlds[first].next_at();
         }
         assert_eq!(worlds[0].sides[0].connection.rails().count(), usize::from(flows));
         let after = worlds.each_ref().map(|world| world.sides[0].connection.acknowledged());
@@ -499,8 +502,8 @@ fn share_of_flows(flows: u8, couples: bool, seed: u64) -> u64 {
         first * 100 / (first + second)
     };
     // It returns slowly what it took too much of at the start.
-    run_for(Duration::from_secs(50));
-    run_for(Duration::from_secs(20))
+    run_for(Duration::from_secs(25));
+    run_for(Duration::from_secs(10))
 }
 
 /// RFC 6356: four flows of one connection take about what one flow of another connection takes; uncoupled, four parts
