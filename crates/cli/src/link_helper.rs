@@ -11,7 +11,7 @@ use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
 
 /// How often it checks for Ctrl-C.
-const GLANCE: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// This many clients get a line.
 const MOST_TOLD: u64 = 1000;
 
@@ -51,11 +51,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     complain(format_args!("serving {name} at {}", path.display()));
     let mut told = 0;
     while !interrupt.has_come() {
-        let served = helper.serve(GLANCE);
+        let served = helper.serve(CHECK_INTERVAL);
         told += u64::from(!matches!(served, Ok(None)));
         if served.is_err() {
             // What is missing, such as descriptors, may still be missing at once.
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         if told > MOST_TOLD {
             continue;

@@ -36,10 +36,10 @@ const SENDS: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a wait checks for Ctrl-C.
-const GLANCE: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// And how many turns a wait that never sleeps makes before it checks.
-const GLANCE_TURNS: u32 = 4096;
+const POLLS_PER_CHECK: u32 = 4096;
 
 /// How long a rejection may take to go out.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -230,7 +230,7 @@ impl Endpoint {
         listener: &Listener,
         longest: Option<Duration>,
     ) -> Result<Option<IncomingConnection>, Failure> {
-        let accepted = listener.accept(Some(longest.unwrap_or(GLANCE)));
+        let accepted = listener.accept(Some(longest.unwrap_or(CHECK_INTERVAL)));
         self.report_refused(listener);
         match accepted {
             Ok(request) => Ok(Some(request)),
@@ -275,7 +275,7 @@ impl Endpoint {
     }
 
     /// Waits for the end of a start-up, and checks for Ctrl-C meanwhile. The next step finds whether it came in time.
-    fn glance_until_connected(&self, queue_pair: &QueuePair) -> Result<(), Failure> {
+    fn wait_until_connected(&self, queue_pair: &QueuePair) -> Result<(), Failure> {
         let until = Instant::now() + self.options.timeout;
         while queue_pair.state() == State::Connecting && Instant::now() < until {
             if self.interrupt.has_come() {
@@ -295,7 +295,7 @@ impl Endpoint {
         let connect = ConnectOptions { local, offer: self.offer(usual.offer), ..usual };
         let cannot = || failed(format!("cannot connect to {remote}"));
         link.queue_pair.start_connect(remote, &connect).map_err(cannot())?;
-        self.glance_until_connected(&link.queue_pair)?;
+        self.wait_until_connected(&link.queue_pair)?;
         link.queue_pair.wait_connected(Some(Duration::ZERO)).map_err(|error| match error {
             Error::TimedOut(_) => cannot()(Error::TimedOut(self.options.timeout)),
             other => cannot()(other),
@@ -439,7 +439,7 @@ impl Link {
     pub fn receive_spinning(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
         let until = Instant::now() + self.patience;
         loop {
-            for _ in 0..GLANCE_TURNS {
+            for _ in 0..POLLS_PER_CHECK {
                 if let Some(completion) = self.receives.poll() {
                     return self.take(completion, buffer);
                 }
@@ -487,7 +487,7 @@ impl Link {
         let until = Instant::now() + self.patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match queue.wait(Some(left.min(GLANCE))) {
+            match queue.wait(Some(left.min(CHECK_INTERVAL))) {
                 Some(completion) if completion.status == Status::Success => return Ok(completion),
                 Some(completion) => return Err(self.why(completion.status)),
                 None if self.interrupt.has_come() => return Err(LinkError::Interrupted),

@@ -32,8 +32,8 @@ pub(super) fn run(arguments: &Arguments, address: SocketAddr, endpoint: &Endpoin
     thread::scope(|scope| {
         loop {
             // While some have yet to speak it is looked after them all the time; none of them has a thread for that.
-            let glance = if silent.is_empty() { None } else { Some(GLANCE) };
-            match endpoint.next_request_within(&listener, glance) {
+            let interval = if silent.is_empty() { None } else { Some(CHECK_INTERVAL) };
+            match endpoint.next_request_within(&listener, interval) {
                 Ok(Some(request)) => {
                     let client = request.info().remote;
                     match welcome(arguments, endpoint, request) {
@@ -66,8 +66,8 @@ pub(super) fn run(arguments: &Arguments, address: SocketAddr, endpoint: &Endpoin
     })
 }
 
-/// How often it is looked whether clients have spoken.
-const GLANCE: Duration = Duration::from_millis(2);
+/// How often it checks whether clients have sent something.
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A client that has connected, and has not spoken yet.
 struct Silent {

@@ -16,7 +16,7 @@ use weft_command::interrupt::Interrupt;
 use weft_command::output::complain;
 
 /// How often it is checked that packets are carried.
-const GLANCE: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         if let Some(error) = failed {
             return Err(failure(error));
         }
-        thread::sleep(GLANCE);
+        thread::sleep(CHECK_INTERVAL);
     }
     let mut last = None;
     lock(&attached, &mut |attached| last = Some(attached.report()));

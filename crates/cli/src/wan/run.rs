@@ -22,7 +22,7 @@ use weft_command::interrupt::Interrupt;
 /// What lies between the two programs.
 const AND: &str = "--and";
 /// How often programs are checked.
-const GLANCE: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Tell a program where it is: its own address, and the other host's.
 const OWN_VARIABLE: &str = "WEFT_WAN_ADDRESS";
@@ -206,7 +206,7 @@ fn run_programs(
             }
             _ => (),
         }
-        thread::sleep(GLANCE);
+        thread::sleep(CHECK_INTERVAL);
     }
 }
 

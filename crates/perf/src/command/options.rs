@@ -76,7 +76,7 @@ pub(crate) struct Options {
     /// hold the median in 96.9 % of cases]
     #[arg(long, visible_alias = "runs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     launches: Option<u32>,
-    /// Only a glance: one launch, a tenth of the messages, fewer sizes
+    /// Less of everything: one launch, a tenth of the messages, fewer sizes
     #[arg(long)]
     pub(crate) quick: bool,
     /// A quarter of the messages in each run

@@ -12,8 +12,8 @@ pub(crate) struct CacheTraffic;
 
 /// What a run sends, in bytes: a run is slowed down by how its misses are counted.
 const BYTES: usize = 8 << 20;
-/// The same at a glance.
-const GLANCE: usize = 2 << 20;
+/// The same with `--quick`.
+const QUICK_BYTES: usize = 2 << 20;
 
 /// In order and copied; out of order and placed; through memory that both share; where a marker costs a copy, and where
 /// it is inserted on the way; plain sockets.
@@ -32,7 +32,7 @@ impl Design for CacheTraffic {
     }
 
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
-        let bytes = if basis.quick() { GLANCE } else { BYTES };
+        let bytes = if basis.quick() { QUICK_BYTES } else { BYTES };
         // Without a tool nothing is measured; then the error says how to get one.
         let tool = Tool::of_this_machine().map_or("none", Tool::name);
         let case = |size: Size| {
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(cases.len(), 5);
         assert!(cases.iter().all(|case| case.job.bytes() == BYTES as u64 && case.job.check().is_ok()));
         let quick = Choices { quick: true, ..Choices::default() };
-        let glance = CacheTraffic.cases(&Basis { choices: &quick, ..basis });
-        assert_eq!(glance.iter().map(|case| case.job.bytes()).collect::<Vec<_>>(), [GLANCE as u64]);
+        let quick_cases = CacheTraffic.cases(&Basis { choices: &quick, ..basis });
+        assert_eq!(quick_cases.iter().map(|case| case.job.bytes()).collect::<Vec<_>>(), [QUICK_BYTES as u64]);
     }
 }

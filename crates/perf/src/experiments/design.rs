@@ -71,7 +71,7 @@ impl Basis<'_> {
         if asked.is_empty() { otherwise } else { asked }.to_vec()
     }
 
-    /// Whether only a glance is wanted.
+    /// Whether `--quick` is given.
     pub(crate) fn quick(&self) -> bool {
         self.choices.quick
     }
@@ -109,7 +109,7 @@ impl Basis<'_> {
 pub(crate) struct Choices {
     pub(crate) size: Option<Sizes>,
     pub(crate) processes: Vec<usize>,
-    /// Only a glance is wanted.
+    /// Whether `--quick` is given.
     pub(crate) quick: bool,
     /// A quarter of the messages is enough.
     pub(crate) brief: bool,

@@ -11,10 +11,10 @@ use crate::runner::registry;
 
 pub(crate) struct Emulation;
 
-/// Cases of `weft wan check` that both carriers have, those of a glance first.
+/// Cases of `weft wan check` that both carriers have, those of `--quick` first.
 const CASES: [&str; 7] = ["delay", "rate", "loss", "far", "reordering", "jitter", "window"];
-/// How many make a glance.
-const GLANCE: usize = 3;
+/// How many of them `--quick` measures.
+const QUICK_CASES: usize = 3;
 
 impl Design for Emulation {
     fn contestants(&self) -> Vec<String> {
@@ -28,7 +28,7 @@ impl Design for Emulation {
     }
 
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
-        let count = if basis.quick() { GLANCE } else { CASES.len() };
+        let count = if basis.quick() { QUICK_CASES } else { CASES.len() };
         let case = |name: &&str| {
             let case = basis.case(Kind::Emulator, Size(1), 1.0).with(|job| {
                 (job.ranks, job.check_case) = (1, Some((*name).to_owned()));
@@ -64,7 +64,7 @@ mod tests {
             let basis = Basis { template, choices: &choices, libraries: Vec::new(), round_trip: Duration::ZERO };
             Emulation.cases(&basis)
         };
-        assert_eq!((cases(true).len(), cases(false).len()), (GLANCE, CASES.len()));
+        assert_eq!((cases(true).len(), cases(false).len()), (QUICK_CASES, CASES.len()));
         assert!(cases(false).iter().all(|case| case.job.check().is_ok() && case.job.check_case.is_some()));
         for name in Emulation.contestants() {
             assert_eq!(Emulation.entry(&name).unwrap().to_string(), name);

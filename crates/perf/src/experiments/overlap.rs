@@ -18,7 +18,7 @@ pub(crate) struct Ratio;
 const COMPUTATIONS_US: [u32; 6] = [1, 10, 100, 300, 1000, 2000];
 /// Computation beside one transfer, in microseconds; the paper has 0 to 422.
 const BESIDE_US: [u32; 4] = [62, 122, 242, 422];
-/// The same at a glance.
+/// The same with `--quick`.
 const BESIDE_GLANCE_US: [u32; 1] = [242];
 
 impl Design for Overlap {

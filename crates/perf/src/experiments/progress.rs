@@ -18,7 +18,7 @@ pub(crate) struct Lateness;
 
 /// How long a server computes before it answers, in milliseconds.
 const LATENESS_MS: [u64; 5] = [0, 1, 4, 16, 64];
-/// The same at a glance.
+/// The same with `--quick`.
 const GLANCE_MS: [u64; 2] = [0, 16];
 
 impl Design for Lateness {

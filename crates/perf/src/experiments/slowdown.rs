@@ -15,7 +15,7 @@ pub(crate) struct Slowdown;
 
 /// The computation that is timed, in microseconds: alone, and beside the streams.
 const COMPUTATION_US: u32 = 20_000;
-/// The same at a glance.
+/// The same with `--quick`.
 const GLANCE_US: u32 = 10_000;
 
 impl Design for Slowdown {

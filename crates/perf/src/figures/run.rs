@@ -37,7 +37,7 @@ pub struct Figures {
     /// The experiments, by name [default: all; those in brackets in the list only with --long]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
-    /// Only a glance, at most 6 minutes for all
+    /// Less of each, at most 6 minutes for all
     #[arg(long, conflicts_with = "long")]
     quick: bool,
     /// Rare events and many launches: hours

@@ -182,7 +182,7 @@ impl Bench<'_> {
             if !(self.is_wanted)() {
                 return Err(Stop::Interrupted);
             }
-            thread::sleep(left.min(prober::GLANCE));
+            thread::sleep(left.min(prober::CHECK_INTERVAL));
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ const FULL: usize = 1500 - HEADERS;
 /// Room that a socket asks for, in bytes. The kernel may give less (sysctl net.core.rmem_max).
 const BUFFER: usize = 8 << 20;
 /// How often a receiver to which nothing comes sees whether it is to end.
-const GLANCE: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How far the points of a flow are apart.
 const POINT: Duration = Duration::from_millis(10);
 /// How late the kernel may fire a timer of this thread, in nanoseconds.
@@ -153,7 +153,7 @@ fn nanos(time: TimeSpec) -> u64 {
 fn receiver(local: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(local)?;
     SockRef::from(&socket).set_recv_buffer_size(BUFFER)?;
-    socket.set_read_timeout(Some(GLANCE))?;
+    socket.set_read_timeout(Some(CHECK_INTERVAL))?;
     Ok(socket)
 }
 
@@ -233,7 +233,7 @@ fn drain(local: SocketAddr, is_second: bool) -> io::Result<Flow> {
         io::copy(&mut listener.accept()?.0, &mut io::sink())?;
     }
     let (mut stream, _) = listener.accept()?;
-    stream.set_read_timeout(Some(GLANCE))?;
+    stream.set_read_timeout(Some(CHECK_INTERVAL))?;
     let mut buffer = vec![0; 1 << 18];
     points(&is_over, || match stream.read(&mut buffer) {
         Ok(0) => Ok(None),
@@ -293,7 +293,7 @@ fn fill(remote: SocketAddr, control: Option<String>, lasts: Duration) -> io::Res
     let lacks_control = control.is_some_and(|control| setsockopt(&socket, sockopt::TcpCongestion, &control).is_err());
     socket.connect(&remote.into())?;
     let mut stream = TcpStream::from(socket);
-    stream.set_write_timeout(Some(GLANCE))?;
+    stream.set_write_timeout(Some(CHECK_INTERVAL))?;
     let (begun, block) = (Instant::now(), vec![7; 1 << 16]);
     while begun.elapsed() < lasts {
         if let Err(error) = stream.write(&block) {

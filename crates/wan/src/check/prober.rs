@@ -15,7 +15,7 @@ use crate::error::WanError;
 use crate::process::CarrierProgram;
 
 /// How often it is checked whether to continue while nothing is said.
-pub(crate) const GLANCE: Duration = Duration::from_millis(20);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The process. It has ended when this has been dropped.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Prober {
 
     fn line(&self, is_wanted: &dyn Fn() -> bool) -> Result<String, Stop> {
         while is_wanted() {
-            match self.lines.recv_timeout(GLANCE) {
+            match self.lines.recv_timeout(CHECK_INTERVAL) {
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => {

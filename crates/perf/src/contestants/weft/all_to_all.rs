@@ -23,7 +23,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 /// Connections that a process begins at a time: fewer than a listener lets wait.
 const AT_A_TIME: usize = 8;
 /// The longest sleep while connections come about.
-const GLANCE: Duration = Duration::from_millis(2);
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// The longest sleep while messages are expected.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long after the last message the quiet begins.
@@ -123,7 +123,7 @@ impl Member {
                 begun.push(self.begin(job, rank, addresses[rank])?);
             }
             // The wait for incoming connections also drives those that were begun.
-            match self.listener.accept(Some(GLANCE)) {
+            match self.listener.accept(Some(CHECK_INTERVAL)) {
                 Ok(incoming) => {
                     let rank = rank_of(&incoming.info().private_data, job)?;
                     let queue_pair = self.queue_pair(job, rank)?;

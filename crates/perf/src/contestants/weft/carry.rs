@@ -25,7 +25,7 @@ const DEPTH: usize = 128;
 /// Streams that the client begins at a time: fewer than a listener lets wait.
 const AT_A_TIME: usize = 8;
 /// The longest sleep while connections come about.
-const GLANCE: Duration = Duration::from_millis(2);
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// Completions that are taken at a time.
 const BATCH: usize = 64;
 
@@ -109,7 +109,7 @@ impl Streams {
         let deadline = Instant::now() + CONNECT_LIMIT;
         while self.queue_pairs.len() < job.connections {
             let listener = self.listener.as_ref().ok_or("the peer told no port")?;
-            match listener.accept(Some(GLANCE)) {
+            match listener.accept(Some(CHECK_INTERVAL)) {
                 Ok(incoming) => {
                     let queue_pair = self.queue_pair()?;
                     incoming.accept(&queue_pair, &[])?;

@@ -22,9 +22,9 @@ const WORDS: usize = 16;
 /// Completions that are taken at a time.
 const BATCH: usize = 64;
 /// The longest sleep between two checks of the state of the connection.
-const GLANCE: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Empty polls between two checks of the state of the connection.
-const GLANCE_EVERY: u32 = 1 << 14;
+const POLLS_PER_CHECK: u32 = 1 << 14;
 
 /// What the two sides say to each other beside the data: the length of the message tells which it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) struct Link {
     sleeps: bool,
     summons: Arc<Summons>,
     batch: Vec<WorkCompletion>,
-    looks: u32,
+    empty_polls: u32,
     /// Messages that a signaled request has reported as gone, or as read.
     pub(crate) completed: u64,
     /// Messages received, not yet taken.
@@ -102,7 +102,7 @@ impl Link {
             sleeps: sleeps(context, job.wait == Wait::Block),
             summons: Summons::of(context),
             batch: Vec::with_capacity(BATCH),
-            looks: 0,
+            empty_polls: 0,
             completed: 0,
             received: 0,
             filled: Vec::with_capacity(slots),
@@ -182,7 +182,7 @@ impl Link {
     pub(crate) fn flush(&mut self) -> Outcome<()> {
         while self.queue_pair.sends_under_way() > 0 {
             self.context.progress();
-            self.glance()?;
+            self.count_empty_poll()?;
         }
         Ok(())
     }
@@ -190,12 +190,12 @@ impl Link {
     /// Lets the NIC work once, or waits for it, and counts what has completed.
     pub(crate) fn turn(&mut self) -> Outcome<()> {
         if self.sleeps {
-            self.batch.extend(self.completions.wait(Some(GLANCE)));
+            self.batch.extend(self.completions.wait(Some(CHECK_INTERVAL)));
         } else {
             self.completions.poll_into(&mut self.batch, BATCH);
         }
         if self.batch.is_empty() {
-            return if self.sleeps { self.check() } else { self.glance() };
+            return if self.sleeps { self.check() } else { self.count_empty_poll() };
         }
         self.count_batch()
     }
@@ -214,7 +214,7 @@ impl Link {
         if self.context.settings().progress.caller_runs() {
             self.context.progress();
         }
-        self.glance()
+        self.count_empty_poll()
     }
 
     fn count(&mut self, completion: &WorkCompletion) -> Outcome<()> {
@@ -239,13 +239,13 @@ impl Link {
         Ok(())
     }
 
-    /// Now and then: whether the connection is still open.
-    fn glance(&mut self) -> Outcome<()> {
-        self.looks += 1;
-        if self.looks < GLANCE_EVERY {
+    /// Checks now and then whether the connection is still open.
+    fn count_empty_poll(&mut self) -> Outcome<()> {
+        self.empty_polls += 1;
+        if self.empty_polls < POLLS_PER_CHECK {
             return Ok(());
         }
-        self.looks = 0;
+        self.empty_polls = 0;
         self.check()
     }
 

@@ -65,7 +65,7 @@ pub(crate) struct Cuts {
     /// Cuts of each peer [default: as many]
     #[arg(long, value_name = "N", value_parser = number_of_cuts())]
     peer_cuts: Option<usize>,
-    /// Only a glance: 10 cuts
+    /// Only 10 cuts
     #[arg(long)]
     quick: bool,
     /// Links between the two hosts

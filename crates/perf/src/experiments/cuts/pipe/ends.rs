@@ -9,7 +9,7 @@ use weft_command::failure::Failure;
 pub(crate) const WINDOW_BYTES: usize = 3 << 20;
 
 /// How long a wait lasts that nothing ends.
-pub(crate) const GLANCE: Duration = Duration::from_millis(100);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long an end takes that nothing keeps: after it the peer counts as gone.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::experiments::cuts::message::sequence;
-use crate::experiments::cuts::pipe::ends::{GLANCE, Operations, PATIENCE, Receiving, Sending};
+use crate::experiments::cuts::pipe::ends::{CHECK_INTERVAL, Operations, PATIENCE, Receiving, Sending};
 use weft_command::failure::Failure;
 
 /// Bytes of a credit.
@@ -117,7 +117,7 @@ fn wait(streams: &[Stream], wants_room: bool) -> Result<(), Failure> {
         .filter(|stream| !stream.has_ended || !stream.pending.is_empty())
         .map(|stream| PollFd::new(stream.socket.as_fd(), wanted(stream)))
         .collect();
-    let timeout = PollTimeout::try_from(GLANCE).unwrap_or(PollTimeout::ZERO);
+    let timeout = PollTimeout::try_from(CHECK_INTERVAL).unwrap_or(PollTimeout::ZERO);
     match poll(&mut all, timeout) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(error) => Err(Failure::Runtime(format!("cannot wait for sockets: {error}"))),

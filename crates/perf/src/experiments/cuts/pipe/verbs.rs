@@ -11,7 +11,7 @@ use weft::verbs::{
     WorkCompletion, WorkRequest,
 };
 
-use crate::experiments::cuts::pipe::ends::{GLANCE, Operations, PATIENCE, Receiving, Sending, window};
+use crate::experiments::cuts::pipe::ends::{CHECK_INTERVAL, Operations, PATIENCE, Receiving, Sending, window};
 use weft_command::connection::failed;
 use weft_command::environment;
 use weft_command::failure::Failure;
@@ -63,7 +63,7 @@ impl Connection {
     fn completions(&self, batch: &mut Vec<WorkCompletion>) {
         batch.clear();
         if self.completions.poll_into(batch, BATCH) == 0 {
-            batch.extend(self.completions.wait(Some(GLANCE)));
+            batch.extend(self.completions.wait(Some(CHECK_INTERVAL)));
         }
     }
 
