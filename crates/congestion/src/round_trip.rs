@@ -142,7 +142,7 @@ impl RoundTrip {
         self.settings.max_ack_delay = delay;
     }
 
-    /// How long to wait for an acknowledgement before a probe is sent, `backoff` probes having been in vain: doubled
+    /// How long to wait for an acknowledgement before a probe is sent, `backoff` probes being unanswered: doubled
     /// for each (RFC 9002 section 6.2.1). Saturates.
     #[must_use]
     pub fn probe_timeout(&self, backoff: u32) -> Duration {

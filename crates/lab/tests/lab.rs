@@ -518,7 +518,7 @@ fn await_program(id: u32, name: &str) {
 fn await_that(what: &str, happened: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !happened() {
-        assert!(Instant::now() < until, "in vain: {what}");
+        assert!(Instant::now() < until, "not within the time: {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }

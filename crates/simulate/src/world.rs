@@ -18,10 +18,10 @@ use crate::ring::{Line, RingBehaviour};
 use crate::shuffle::{Disorder, ShuffleFault};
 
 /// A NIC with busy connections polls its listeners only once in this many turns.
-const TURNS_IN_VAIN: u32 = 32;
+const IDLE_TURNS: u32 = 32;
 
-/// Sleeps in a row from which no NIC has woken, before time passes.
-const SLEEPS_IN_VAIN: u32 = 4;
+/// Turns in a row in which no NIC has done anything and each sleeps, before time passes.
+const IDLE_SLEEPS: u32 = 4;
 
 /// A NIC in a simulated world, whose streams have the lower layer of this tag.
 pub type SimulatedNic<T = Iwarp> = Nic<SimulatedNetwork<T>, SimulatedClock>;
@@ -314,7 +314,7 @@ impl World {
     /// Returns whether `done`.
     pub fn run<T: Tag>(&self, nics: &[&SimulatedNic<T>], limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         let end = self.now() + limit;
-        let (mut turns_in_vain, mut is_last_look) = (0, false);
+        let (mut idle_turns, mut is_last_turn) = (0, false);
         loop {
             if done() {
                 return true;
@@ -330,29 +330,29 @@ impl World {
                     Turn::Skipped => progress = true,
                 }
             }
-            turns_in_vain = if progress { 0 } else { turns_in_vain + 1 };
-            is_last_look &= !progress;
-            if progress || (turns_in_vain < TURNS_IN_VAIN && self.somebody_waits()) {
+            idle_turns = if progress { 0 } else { idle_turns + 1 };
+            is_last_turn &= !progress;
+            if progress || (idle_turns < IDLE_TURNS && self.has_waiters()) {
                 continue;
             }
             if self.lock().behaviour.ring.is_some() {
                 // A NIC that finds nothing to do sleeps, and may find that there is something after all.
                 nics.iter().for_each(|nic| nic.watch());
-                if turns_in_vain < SLEEPS_IN_VAIN {
+                if idle_turns < IDLE_SLEEPS {
                     continue;
                 }
             }
             let Some(next) = self.next_event(nics).filter(|next| *next <= end) else {
                 // A turn that places the last bytes of a write may say that it did nothing for this side. `done` checks
                 // memory, and posts more when it has seen them.
-                if !is_last_look {
-                    is_last_look = true;
+                if !is_last_turn {
+                    is_last_turn = true;
                     continue;
                 }
                 self.lock().now = end;
                 return done();
             };
-            is_last_look = false;
+            is_last_turn = false;
             self.lock().now = next;
         }
     }
@@ -389,7 +389,7 @@ impl World {
     }
 
     /// Whether streams wait at a listener.
-    fn somebody_waits(&self) -> bool {
+    fn has_waiters(&self) -> bool {
         self.lock().listeners.values().any(|listening| !listening.waiting.is_empty())
     }
 

@@ -22,8 +22,8 @@ use crate::queues::queue_pair::QueuePair;
 
 /// How long the engine sleeps at a time while it waits for connections to end, and how many turns it makes while no
 /// time passes.
-const LAST_WORDS_LOOK: Duration = Duration::from_millis(1);
-const TURNS_IN_VAIN: u32 = 100;
+const LAST_WORDS_INTERVAL: Duration = Duration::from_millis(1);
+const TURNS_WITHOUT_TIME: u32 = 100;
 /// A port is read this often when the NIC is closed: a full buffer of 8 MiB, and what comes meanwhile.
 const LAST_READS: u32 = 64;
 /// This many port numbers are tried until one is free for streams and for datagrams.
@@ -386,18 +386,18 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     fn send_last_words(&mut self) {
         let mut now = self.clock.now();
         let until = now + self.settings.close_timeout;
-        let mut in_vain = 0;
+        let mut without_time = 0;
         while (self.entries.values().any(Entry::has_last_words) || self.network.owes())
             && now < until
-            && in_vain < TURNS_IN_VAIN
+            && without_time < TURNS_WITHOUT_TIME
         {
             if !self.turn() {
                 self.arm_low_water();
-                self.poll_armed(Some(LAST_WORDS_LOOK));
+                self.poll_armed(Some(LAST_WORDS_INTERVAL));
             }
             self.read_clock();
             // Nor does time pass where it is a simulated one.
-            in_vain = if self.now > now { 0 } else { in_vain + 1 };
+            without_time = if self.now > now { 0 } else { without_time + 1 };
             now = self.now;
         }
     }

@@ -525,16 +525,16 @@ impl fmt::Display for Attempts {
                 None => write!(f, "{before}to {}: {}", attempt.remote, attempt.failure)?,
             }
         }
-        let is_in_vain = |attempt: &Attempt| {
-            let nobody_is_there = matches!(
+        let is_silent_loopback = |attempt: &Attempt| {
+            let is_unanswered = matches!(
                 attempt.failure,
                 AttemptFailure::Connection(
                     ConnectionError::Connect { .. } | ConnectionError::NoAnswer { is_connected: false, .. }
                 )
             );
-            nobody_is_there && attempt.remote.ip().to_canonical().is_loopback()
+            is_unanswered && attempt.remote.ip().to_canonical().is_loopback()
         };
-        if !self.0.is_empty() && self.0.iter().all(is_in_vain) {
+        if !self.0.is_empty() && self.0.iter().all(is_silent_loopback) {
             f.write_str(
                 "; the peer has offered the loopback alone, which leads to this host itself: if it is on another one, \
                  it must offer an address of its network (FI_WEFT_INTERFACE there)",
