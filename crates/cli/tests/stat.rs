@@ -226,11 +226,11 @@ fn watching_shows_what_changes_until_it_is_interrupted() {
     let mut process = place.start(1);
     process.publish(1);
     let (mut watcher, lines) = place.watch(&["--watch", "0.1", "--json"]);
-    let mut looks = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
-    let first = looks.next().unwrap();
+    let mut samples = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let first = samples.next().unwrap();
     assert_eq!((&first["seconds"], &first["nics"][0]["counters"]["sent_messages"]), (&Value::Null, &1.into()));
     process.publish(1001);
-    let grown = looks.find(|look| look["nics"][0]["counters"]["sent_messages"] == 1001).unwrap();
+    let grown = samples.find(|sample| sample["nics"][0]["counters"]["sent_messages"] == 1001).unwrap();
     let (seconds, rate) = (&grown["seconds"], &grown["nics"][0]["per_second"]["sent_messages"]);
     let requests = seconds.as_f64().unwrap() * rate.as_f64().unwrap();
     assert!((requests - 1000.0).abs() < 1e-6, "{grown}");
@@ -245,7 +245,7 @@ fn watching_a_process_ends_with_it() {
     let mut process = place.start(1);
     let (mut watcher, mut lines) = place.watch(&[&process.pid(), "--watch", "0.1"]);
     assert!(lines.next().unwrap().contains("NIC 0"));
-    assert!(lines.any(|line| line.contains("per second")), "rates come with the second look");
+    assert!(lines.any(|line| line.contains("per second")), "rates come with the second sample");
     process.end();
     assert!(lines.last().unwrap().ends_with("has no NIC any more"));
     assert_eq!(watcher.wait().unwrap().code(), Some(0));

@@ -363,7 +363,7 @@ impl Link {
         loop {
             match self.queue_pair.post(request.clone()) {
                 Err(PostError::QueueFull { .. }) if began.elapsed() < self.patience && !self.interrupt.has_come() => {
-                    self.look();
+                    self.poll();
                 }
                 Err(PostError::Ended) => return Err(self.ending()),
                 other => return other.map_err(Into::into),
@@ -404,7 +404,7 @@ impl Link {
     }
 
     /// Runs the NIC for a turn, if callers do. For a side that waits for no completion of what it has sent.
-    pub fn look(&self) {
+    pub fn poll(&self) {
         let _ = self.sends.poll();
     }
 

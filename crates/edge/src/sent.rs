@@ -212,14 +212,14 @@ impl Sent {
     /// The contents of the oldest packet in flight that has segments and arrives later than `soon`. Each packet is
     /// returned once; those before it are checked only once in bulk and once otherwise.
     pub(crate) fn overtaken(&mut self, soon: Time, in_bulk: bool) -> Option<Contents> {
-        let looked = &mut self.overtaken[usize::from(in_bulk)];
-        let from = self.rows.partition_point(|row| row.end() <= *looked);
+        let done = &mut self.overtaken[usize::from(in_bulk)];
+        let from = self.rows.partition_point(|row| row.end() <= *done);
         for row in self.rows.range_mut(from..) {
-            if let Some((number, contents)) = row.overtake(*looked, soon) {
-                *looked = number + 1;
+            if let Some((number, contents)) = row.overtake(*done, soon) {
+                *done = number + 1;
                 return Some(contents);
             }
-            *looked = row.end();
+            *done = row.end();
         }
         None
     }

@@ -79,7 +79,7 @@ impl Ends<'_> {
                 let _ = self.producer.publish(bytes);
             }
             7..=10 => {
-                let bytes = self.consumer.look()?.bytes.min(amount);
+                let bytes = self.consumer.poll()?.bytes.min(amount);
                 self.inside(self.consumer.spans(bytes), bytes);
                 let _ = self.consumer.consume(bytes);
             }

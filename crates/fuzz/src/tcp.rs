@@ -62,11 +62,11 @@ pub fn tcp_connection(data: &[u8]) {
             break;
         }
         run.step(&mut bytes);
-        run.look();
+        run.check();
     }
     // Whatever happened, an abort ends it.
     run.connection.abort();
-    run.look();
+    run.check();
     assert_eq!((run.connection.state(), run.connection.next_timeout()), (State::Closed, None));
 }
 
@@ -186,7 +186,7 @@ impl Run {
             policy,
             payload: vec![0; 70_000],
         };
-        run.look();
+        run.check();
         if how & 16 == 0 {
             let flags = Flags { syn: true, ack: how & 32 == 0, ..Flags::default() };
             run.bring(&Segment { flags, acknowledgement: ours.wrapping_add(1), ..syn }, 0);
@@ -255,13 +255,13 @@ impl Run {
             };
             self.now = self.now.max(next);
             self.connection.handle_timeout(self.now);
-            self.look();
+            self.check();
         }
         panic!("100 000 timers in {time:?}");
     }
 
     /// Takes what leaves, and checks whether it may.
-    fn look(&mut self) {
+    fn check(&mut self) {
         for _ in 0..1000 {
             let Some(outgoing) = self.connection.poll_transmit(self.now) else {
                 let bound = self.connection.received().0 + self.connection.early_bytes();

@@ -199,11 +199,11 @@ impl Region {
     ///
     /// # Errors
     /// Peers may touch the region, or work in flight uses it.
-    pub fn view<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R, MemoryError> {
+    pub fn view<R>(&self, read: impl FnOnce(&[u8]) -> R) -> Result<R, MemoryError> {
         let lent = Lent::new(self)?;
         // SAFETY: Inside the buffer, which lives as long as this handle. While `lent` lives nothing writes: the
         // registry refuses touches and pins, `writable` refuses the owner's, and an edit needs the handle for itself.
-        Ok(look(unsafe { slice::from_raw_parts(lent.pointer()?.as_ptr(), self.length() as usize) }))
+        Ok(read(unsafe { slice::from_raw_parts(lent.pointer()?.as_ptr(), self.length() as usize) }))
     }
 
     /// Lends the bytes to `change`. Meanwhile no work request can use the region.

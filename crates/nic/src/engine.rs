@@ -74,9 +74,9 @@ use crate::settings::Settings;
 const SHOW_EVERY_VISITS: u32 = 64;
 
 /// How often a port checks that its peer's host still answers ([`weft_base::Port::check_peer`]).
-const LOOKS_PER_PEER_TIMEOUT: u32 = 16;
+const CHECKS_PER_PEER_TIMEOUT: u32 = 16;
 /// However short the time-out, no more often than this.
-const SHORTEST_PEER_LOOK: Duration = Duration::from_millis(1);
+const SHORTEST_PEER_CHECK: Duration = Duration::from_millis(1);
 
 /// What stands on an engine, and is attended to in each of its turns: a message endpoint.
 pub(crate) trait EngineClient: Sized + Send {
@@ -174,7 +174,7 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     /// When the host's addresses were read.
     addresses_looked_at: Time,
     /// How often it is to be seen to that a peer's host still answers, if that is left to the engine.
-    peer_looks: Option<Duration>,
+    peer_check: Option<Duration>,
     turns: u32,
     /// Which thread runs it now.
     runner: Runner,
@@ -210,8 +210,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         event_count: Arc<EventCount>,
     ) -> Self {
         let now = clock.now();
-        let looks = network.checks_peers().then_some(settings.peer_timeout).flatten();
-        let peer_looks = looks.map(|timeout| (timeout / LOOKS_PER_PEER_TIMEOUT).max(SHORTEST_PEER_LOOK));
+        let checked = network.checks_peers().then_some(settings.peer_timeout).flatten();
+        let peer_check = checked.map(|timeout| (timeout / CHECKS_PER_PEER_TIMEOUT).max(SHORTEST_PEER_CHECK));
         Self {
             index,
             network,
@@ -240,7 +240,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             ready: Vec::with_capacity(64),
             now,
             addresses_looked_at: now,
-            peer_looks,
+            peer_check,
             turns: 0,
             runner: Runner::Visitor,
             visits: 0,
@@ -628,10 +628,10 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         queued.take(at)
     }
 
-    /// Has a connection look whether its peer's host still answers, when that is due for all: one wake-up is enough for
+    /// Has a connection check whether its peer's host still answers, when that is due for all: one wake-up is enough for
     /// them.
     fn check_peer_later(&mut self, key: DefaultKey) {
-        let Some(interval) = self.peer_looks else { return };
+        let Some(interval) = self.peer_check else { return };
         let rounds = self.now.since(Time::ZERO).as_nanos() / interval.as_nanos();
         let at = Time::ZERO + interval.saturating_mul(u32::try_from(rounds + 1).unwrap_or(u32::MAX));
         if let Some(connection) = self.connection_mut(key) {

@@ -50,7 +50,7 @@ impl<W: Words> Consumer<W> {
     /// # Errors
     /// The other side says that it has written what the ring can't hold, or takes something back.
     #[inline]
-    pub fn look(&mut self) -> Result<Available, Violation> {
+    pub fn poll(&mut self) -> Result<Available, Violation> {
         let word = self.words.load(Word::Produced);
         if word != self.produced || self.rest != Rest::Open {
             self.judge(word)?;
@@ -171,7 +171,7 @@ impl<W: Words> Consumer<W> {
         let least = least.clamp(1, self.capacity.half());
         self.words.store(Word::ConsumerAwaits, self.consumed + least as u64);
         self.words.fence();
-        let outcome = self.look();
+        let outcome = self.poll();
         let waits = matches!(outcome, Ok(Available { bytes, rest: Rest::Open }) if bytes < least);
         if !waits {
             self.rise();

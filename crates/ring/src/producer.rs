@@ -33,7 +33,7 @@ impl<W: Words> Producer<W> {
             return Ok(0);
         }
         if self.known_room() < wanted {
-            self.look()?;
+            self.refresh()?;
         }
         Ok(self.known_room())
     }
@@ -42,7 +42,7 @@ impl<W: Words> Producer<W> {
         self.capacity.bytes() - (self.produced - self.consumed) as usize
     }
 
-    fn look(&mut self) -> Result<(), Violation> {
+    fn refresh(&mut self) -> Result<(), Violation> {
         let said = self.words.load(Word::Consumed);
         let (least, most) = (self.consumed, self.produced);
         if said < least || said > most {
@@ -64,7 +64,7 @@ impl<W: Words> Producer<W> {
     /// As [`Producer::room`].
     #[inline]
     pub fn ask_unread(&mut self) -> Result<usize, Violation> {
-        self.look()?;
+        self.refresh()?;
         Ok(self.unread())
     }
 
@@ -152,7 +152,7 @@ impl<W: Words> Producer<W> {
         }
         self.words.store(Word::ProducerAwaits, mark);
         self.words.fence();
-        let outcome = self.look();
+        let outcome = self.refresh();
         let waits = outcome.is_ok() && self.consumed < mark;
         if !waits {
             self.rise();

@@ -41,13 +41,13 @@ fn bytes_go_round_the_end_of_the_ring() {
     let (mut producer, mut consumer) = ends(&block);
     assert_eq!(producer.room(64), Ok(64));
     assert!(!producer.publish(48));
-    assert_eq!(consumer.look(), Ok(available(48, Rest::Open)));
+    assert_eq!(consumer.poll(), Ok(available(48, Rest::Open)));
     assert!(!consumer.consume(40));
     assert_eq!(producer.room(40), Ok(56));
     assert_eq!(producer.spans(40).0, [Span { offset: 48, length: 16 }, Span { offset: 0, length: 24 }]);
     assert!(!producer.publish(40));
     assert_eq!(producer.unread(), 48);
-    consumer.look().unwrap();
+    consumer.poll().unwrap();
     assert_eq!(consumer.spans(48).0, [Span { offset: 40, length: 24 }, Span { offset: 0, length: 24 }]);
 }
 
@@ -59,18 +59,18 @@ fn the_end_comes_behind_the_last_byte_and_stays() {
     assert!(!producer.end());
     assert_eq!(producer.room(1), Ok(0));
     for left in [3, 0] {
-        assert_eq!(consumer.look(), Ok(available(left, Rest::End)));
+        assert_eq!(consumer.poll(), Ok(available(left, Rest::End)));
         assert!(!consumer.consume(left));
     }
     assert_eq!(consumer.sleep(1), Ok(false));
     for after in [0, 3, 4 | END, 2 | END] {
         block.store(Word::Produced, after);
-        assert!(matches!(consumer.look(), Err(Violation::AfterEnd { end: 3, .. })), "{after:x}");
+        assert!(matches!(consumer.poll(), Err(Violation::AfterEnd { end: 3, .. })), "{after:x}");
     }
     assert!(!producer.abort());
-    assert_eq!(consumer.look().unwrap().rest, Rest::Broken);
+    assert_eq!(consumer.poll().unwrap().rest, Rest::Broken);
     block.store(Word::Produced, 3);
-    assert_eq!(consumer.look().unwrap().rest, Rest::Broken);
+    assert_eq!(consumer.poll().unwrap().rest, Rest::Broken);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn marks_are_reached_by_bytes_or_by_the_end() {
     assert!(!consumer.consume(4));
     assert!(consumer.consume(1));
     assert_eq!(producer.sleep(5), Ok(false));
-    consumer.look().unwrap();
+    consumer.poll().unwrap();
     assert!(!consumer.consume(59));
     assert_eq!(consumer.sleep(64), Ok(true));
     assert!(producer.end());
@@ -107,7 +107,7 @@ fn an_end_that_is_awake_is_not_woken() {
     assert!(!producer.publish(64));
     assert_eq!(producer.sleep(1), Ok(true));
     producer.rise();
-    consumer.look().unwrap();
+    consumer.poll().unwrap();
     assert!(!consumer.consume(64));
 }
 
@@ -116,11 +116,11 @@ fn positions_that_jump_are_found() {
     let block = Block::default();
     let (mut producer, mut consumer) = ends(&block);
     assert!(!producer.publish(20));
-    consumer.look().unwrap();
+    consumer.poll().unwrap();
     assert!(!consumer.consume(10));
     for said in [0, 19, 10 + 65, 1 << 61] {
         block.store(Word::Produced, said);
-        assert_eq!(consumer.look(), Err(Violation::Produced { said, least: 20, most: 74 }));
+        assert_eq!(consumer.poll(), Err(Violation::Produced { said, least: 20, most: 74 }));
         assert!(consumer.sleep(1).is_err());
         assert_eq!(block.load(Word::ConsumerAwaits), 0);
     }
@@ -143,7 +143,7 @@ fn own_positions_are_not_read_back() {
     block.store(Word::Produced, 7);
     assert_eq!((producer.unread(), producer.spans(1).0[0].offset), (20, 20));
     assert!(!producer.publish(1));
-    assert_eq!(consumer.look(), Ok(available(21, Rest::Open)));
+    assert_eq!(consumer.poll(), Ok(available(21, Rest::Open)));
     assert!(!consumer.consume(5));
     block.store(Word::Consumed, 21);
     assert_eq!((consumer.known().bytes, consumer.spans(1).0[0].offset), (16, 5));
@@ -170,7 +170,7 @@ fn a_writer_that_waits_for_a_read_is_woken_by_the_first_byte() {
     assert_eq!(producer.sleep_until_read(), Ok(false), "nothing was written");
     assert!(!producer.publish(3));
     assert_eq!(producer.sleep_until_read(), Ok(true));
-    consumer.look().unwrap();
+    consumer.poll().unwrap();
     assert!(consumer.consume(1));
     assert_eq!(producer.ask_unread(), Ok(2));
     assert_eq!(producer.sleep_until_read(), Ok(true));

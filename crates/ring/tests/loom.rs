@@ -110,7 +110,7 @@ fn consume(memory: &Arc<Memory>, blocks: u8, cells: usize) {
     let length = cells * CELL;
     let mut expected = 1;
     loop {
-        let available = consumer.look().unwrap();
+        let available = consumer.poll().unwrap();
         if available.bytes >= length {
             let start = consumer.spans(length).0[0].offset / CELL;
             for cell in start..start + cells {
@@ -180,7 +180,7 @@ fn a_producer_that_waits_for_what_it_has_written_is_woken() {
         });
         let mut consumer = Consumer::new(Side(Arc::clone(&memory)), capacity());
         for _ in 0..2 {
-            while consumer.look().unwrap().bytes == 0 {
+            while consumer.poll().unwrap().bytes == 0 {
                 memory.to_consumer.drain();
                 if consumer.sleep(1).unwrap() {
                     memory.to_consumer.wait();

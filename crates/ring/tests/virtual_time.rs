@@ -256,7 +256,7 @@ impl World {
     fn consume(&mut self) -> Result<Option<Outcome>, Violation> {
         // First, or what it wrote before it went would be missed.
         let is_gone = self.states[Side::Consumer as usize].has_hang_up;
-        let available = self.consumer.look()?;
+        let available = self.consumer.poll()?;
         assert!(available.bytes <= self.shared.0.capacity.bytes());
         if available.rest == Rest::Broken {
             return Ok(Some(Outcome::Reset));

@@ -288,14 +288,14 @@ impl RingPort {
         self.is_gone |= is_over(socket.gone[1 - self.side], now) || is_over(socket.gone[self.side], now);
     }
 
-    fn look(&mut self) -> Result<(usize, Rest), PortError> {
-        let mut found = self.look_once()?;
+    fn poll(&mut self) -> Result<(usize, Rest), PortError> {
+        let mut found = self.poll_once()?;
         // Each empty poll is followed by one of the socket: time may not pass by itself until the next.
         if found == (0, Rest::Open) {
             self.drain();
         }
         if found == (0, Rest::Open) && self.is_gone {
-            found = self.look_once()?;
+            found = self.poll_once()?;
             if found == (0, Rest::Open) {
                 return Err(self.fail(self.why_gone()));
             }
@@ -309,8 +309,8 @@ impl RingPort {
         if is_declined { PortError::Declined } else { PortError::Reset }
     }
 
-    fn look_once(&mut self) -> Result<(usize, Rest), PortError> {
-        let found = self.consumer.look();
+    fn poll_once(&mut self) -> Result<(usize, Rest), PortError> {
+        let found = self.consumer.poll();
         found.map(|available| (available.bytes, available.rest)).map_err(|violation| self.caught(violation))
     }
 
@@ -379,7 +379,7 @@ impl Port for RingPort {
         if let Some(error) = self.broken {
             return Err(error);
         }
-        let here = match self.look()? {
+        let here = match self.poll()? {
             (_, Rest::Broken) => return Err(self.fail(PortError::Reset)),
             (0, Rest::End) => return Ok(Received::End),
             (0, Rest::Open) => return Ok(Received::Nothing),
@@ -502,7 +502,7 @@ impl Lending for RingPort {
         if let Some(error) = self.broken {
             return Err(error);
         }
-        let Ok(Available { bytes: 1.., .. }) = self.borrowed.look() else {
+        let Ok(Available { bytes: 1.., .. }) = self.borrowed.poll() else {
             return Err(self.fail(PortError::System(71)));
         };
         let loans = Arc::clone(&self.line.loans[1 - self.side]);

@@ -25,7 +25,7 @@ pub const HALF_OPEN: usize = 8192;
 const MANY: usize = 256;
 const PATIENCE_WITH_MANY: Duration = Duration::from_secs(4);
 /// With this many, the listener checks at most this often whose answer is to be retransmitted.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// When calls were forgotten because too many others came, acknowledgements of no known call are not refused for this
 /// long: they may be those callers'. A reset would say that the port has no listener; unanswered, they retransmit (RFC
 /// 4987 section 3.3). It is the time during which an answer is retransmitted.
@@ -46,7 +46,7 @@ pub struct Listener {
     is_full: bool,
     /// No answer is to be retransmitted before this; and when that was checked last.
     repeat_at: Option<Time>,
-    looked_at: Time,
+    checked_at: Time,
     forgotten: u64,
     /// When one was forgotten last.
     forgot_at: Option<Time>,
@@ -91,7 +91,7 @@ impl Listener {
             count: 0,
             is_full: false,
             repeat_at: None,
-            looked_at: Time::ZERO,
+            checked_at: Time::ZERO,
             forgotten: 0,
             forgot_at: None,
         })
@@ -234,7 +234,7 @@ impl Listener {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let at = self.repeat_at.filter(|_| !self.calls.is_empty())?;
-        Some(if self.calls.len() > MANY { at.max(self.looked_at + LOOK) } else { at })
+        Some(if self.calls.len() > MANY { at.max(self.checked_at + CHECK_INTERVAL) } else { at })
     }
 
     /// Gives `send` the answers that are to be retransmitted, and where to.
@@ -254,7 +254,7 @@ impl Listener {
                 send(&flow, self.answer(&flow, call, now));
             }
         }
-        self.looked_at = now;
+        self.checked_at = now;
         self.repeat_at = self.calls.values().map(|call| call.repeat_at).min();
     }
 

@@ -201,7 +201,7 @@ impl Client {
 
     /// The target wakes and checks by itself.
     fn finish(mut self) {
-        self.target.tell("look");
+        self.target.tell("check");
         assert_eq!(self.target.ask(), "all is there");
         assert!(self.target.end().success());
     }
@@ -236,7 +236,7 @@ fn target(role: &str) {
         measure(&context);
         told = hear();
     }
-    assert_eq!(told, "look");
+    assert_eq!(told, "check");
     assert!(window.to_vec()[..WINDOW as usize] == pattern(WINDOW as usize));
     let words = [0, 8, 16].map(|at| window.load_u64(WINDOW + at, Ordering::Acquire).unwrap());
     assert_eq!(words, [ADDITIONS; 3]);

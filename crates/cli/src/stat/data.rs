@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use weft_driver::board::Skipped;
 
-use super::look::{Change, Changes};
 use super::rails;
+use super::sample::{Change, Changes};
 
 #[derive(Serialize)]
 struct Page<'a> {

@@ -1,8 +1,8 @@
 //! Every counter of a process's NICs.
 
 use super::groups::{GROUPS, Group, Share};
-use super::look::{Change, Changes};
 use super::rails;
+use super::sample::{Change, Changes};
 use weft_command::amount::{Unit, share};
 use weft_command::table::{Align, Table};
 

@@ -1,6 +1,6 @@
 //! A line for each NIC.
 
-use super::look::{Change, Changes};
+use super::sample::{Change, Changes};
 use weft_command::amount::Unit;
 use weft_command::table::{Align, Table};
 

@@ -5,8 +5,8 @@ mod detail;
 mod groups;
 mod keys;
 mod list;
-mod look;
 mod rails;
+mod sample;
 mod screen;
 
 use std::thread;
@@ -18,7 +18,7 @@ use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::print;
 
-use look::{Changes, Look};
+use sample::{Changes, Sample};
 use screen::Screen;
 
 const EXAMPLES: &str = "\
@@ -57,7 +57,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let first = Look::now(arguments.pid);
+    let first = Sample::now(arguments.pid);
     if let Some(pid) = arguments.pid {
         first.require(pid)?;
     }
@@ -68,13 +68,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Ctrl-C is how this ends, so it is no failure; neither is a reader that goes away, or the process that was watched.
-fn watch(arguments: &Arguments, interval: Duration, first: Look) -> Result<(), Failure> {
+fn watch(arguments: &Arguments, interval: Duration, first: Sample) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     let mut screen = if arguments.json { Screen::plain() } else { Screen::of_standard_output() };
     let mut before = first;
     let mut shown = screen.show(&page(arguments, &Changes::of_one(&before), screen::width()))?;
     while shown && sleep(interval, &interrupt, &mut screen)? {
-        let now = Look::now(arguments.pid);
+        let now = Sample::now(arguments.pid);
         if let Some(pid) = arguments.pid.filter(|_| now.nics.is_empty()) {
             screen.end(&format!("process {pid} has no NIC any more\n"), arguments.json)?;
             return Ok(());

@@ -7,7 +7,7 @@ use serde::Serialize;
 use weft::verbs::{Out, RailReport, RailState};
 use weft_driver::board::Snapshot;
 
-use super::look::Change;
+use super::sample::Change;
 use weft_command::amount::{Unit, bits_per_second, share};
 use weft_command::table::{Align, Table};
 

@@ -18,15 +18,15 @@ fn nic(pid: u32, counters: &[(&str, &[u64])]) -> Snapshot {
 }
 
 /// Two readings, two seconds apart.
-fn looks(before: Vec<Snapshot>, now: Vec<Snapshot>) -> (Look, Look) {
+fn samples(before: Vec<Snapshot>, now: Vec<Snapshot>) -> (Sample, Sample) {
     let at = Instant::now();
-    (Look::made_up(at, before), Look::made_up(at + Duration::from_secs(2), now))
+    (Sample::made_up(at, before), Sample::made_up(at + Duration::from_secs(2), now))
 }
 
 #[test]
 fn the_list_has_totals_and_rates() {
     let counters = |sent| nic(7, &[("connections", &[3]), ("sent_messages", &[10]), ("sent_wire_bytes", &[sent])]);
-    let (before, now) = looks(vec![counters(1000)], vec![counters(1000 + 8192), nic(9, &[("unheard", &[1])])]);
+    let (before, now) = samples(vec![counters(1000)], vec![counters(1000 + 8192), nic(9, &[("unheard", &[1])])]);
     assert_eq!(
         list::page(&Changes::of_one(&before), None),
         "  process  pid  NIC  connections  requests out  bytes out  messages in  bytes in\n\
@@ -43,13 +43,13 @@ fn the_list_has_totals_and_rates() {
 fn a_process_id_that_came_back_has_no_rates() {
     let (old, mut new) = (nic(7, &[("sends", &[5])]), nic(7, &[("sends", &[9])]));
     new.start += 1;
-    let (before, now) = looks(vec![old], vec![new]);
+    let (before, now) = samples(vec![old], vec![new]);
     assert_eq!(Changes::between(&before, &now).nics().next().unwrap().per_second("sends"), None);
 }
 
 #[test]
 fn a_nic_that_began_anew_has_not_run_backwards() {
-    let (before, now) = looks(vec![nic(7, &[("sends", &[5])])], vec![nic(7, &[("sends", &[1])])]);
+    let (before, now) = samples(vec![nic(7, &[("sends", &[5])])], vec![nic(7, &[("sends", &[1])])]);
     assert_eq!(Changes::between(&before, &now).nics().next().unwrap().per_second("sends"), Some(0.0));
 }
 
@@ -61,7 +61,7 @@ fn details_are_grouped_and_nothing_is_left_out() {
         ("thread_ns", &[0, 3_000_000]),
         ("dreams", &[1, 2]),
     ];
-    let (_, now) = looks(vec![], vec![nic(7, counters)]);
+    let (_, now) = samples(vec![], vec![nic(7, counters)]);
     let expected = "\
 ring, process 7, NIC 0, 2 engines
                                    all  engine 0  engine 1
@@ -79,7 +79,7 @@ ring, process 7, NIC 0, 2 engines
 
 #[test]
 fn a_list_of_nothing_is_words() {
-    let (_, now) = looks(vec![], vec![]);
+    let (_, now) = samples(vec![], vec![]);
     assert!(list::page(&Changes::of_one(&now), None).starts_with("No process"));
 }
 
@@ -87,7 +87,7 @@ fn a_list_of_nothing_is_words() {
 fn a_process_without_a_nic_gets_a_list_of_those_with_one() {
     let message = |pids: &[u32]| {
         let nics = pids.iter().map(|pid| nic(*pid, &[("sends", &[1])])).collect();
-        looks(vec![], nics).1.require(5).map_err(|failure| failure.to_string())
+        samples(vec![], nics).1.require(5).map_err(|failure| failure.to_string())
     };
     assert_eq!(message(&[5]), Ok(()));
     assert!(message(&[7, 9]).unwrap_err().ends_with("those that have one: 7, 9"));
@@ -107,7 +107,7 @@ fn intervals() {
 #[test]
 fn data_has_sums_engines_and_rates() {
     let counters = |sends: [u64; 2]| nic(7, &[("sends", &sends)]);
-    let (before, now) = looks(vec![counters([1, 1])], vec![counters([2, 4])]);
+    let (before, now) = samples(vec![counters([1, 1])], vec![counters([2, 4])]);
     let page = data::page(&Changes::between(&before, &now), true);
     assert_eq!(page.lines().count(), 1);
     let page: serde_json::Value = serde_json::from_str(&page).unwrap();
@@ -147,7 +147,7 @@ fn nic_with_rails(rows: Vec<Vec<u64>>) -> Snapshot {
 fn rails_line_up_above_the_counters() {
     let before = vec![rail(0, 3, 0), rail(1, 3, 0)];
     let now = vec![rail(1, 4, 1 << 20), rail(0, 3, 3 << 20), vec![1, 2, 3]];
-    let (before, now) = looks(vec![nic_with_rails(before)], vec![nic_with_rails(now)]);
+    let (before, now) = samples(vec![nic_with_rails(before)], vec![nic_with_rails(now)]);
     let page = detail::page(&Changes::of_one(&now), None);
     let expected = "\
 ring, process 7, NIC 0, 1 engine
@@ -168,7 +168,7 @@ ring, process 7, NIC 0, 1 engine
 
 #[test]
 fn rails_are_data_too() {
-    let (_, now) = looks(vec![], vec![nic_with_rails(vec![rail(1, 4, 1000)])]);
+    let (_, now) = samples(vec![], vec![nic_with_rails(vec![rail(1, 4, 1000)])]);
     let page: serde_json::Value = serde_json::from_str(&data::page(&Changes::of_one(&now), true)).unwrap();
     let rail = &page["nics"][0]["rails"][0];
     assert_eq!(rail["connection"], "abcd012300000000");
@@ -181,6 +181,6 @@ fn rails_are_data_too() {
 fn rails_of_another_version_are_not_guessed_at() {
     let mut nic = nic_with_rails(vec![rail(0, 3, 1)]);
     nic.table.format += 1;
-    let (_, now) = looks(vec![], vec![nic]);
+    let (_, now) = samples(vec![], vec![nic]);
     assert!(!detail::page(&Changes::of_one(&now), None).contains("rail"));
 }

@@ -208,7 +208,7 @@ impl Borrower {
     /// [`PortError::Unreadable`] with EPERM: the other side's process cannot be read any more. [`passed::take`] gets
     /// the lent bytes then, after [`Borrower::ask_for_copies`].
     pub(super) fn copy(&mut self, registry: &Registry, lent: &[Lent], into: &[Slice]) -> Result<(), PortError> {
-        if self.runs.look().map_err(broken)?.bytes == 0 {
+        if self.runs.poll().map_err(broken)?.bytes == 0 {
             // The stream announces a run that was never counted.
             return Err(PortError::System(libc::EPROTO));
         }

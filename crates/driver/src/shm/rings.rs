@@ -153,7 +153,7 @@ impl Rings {
     /// The number of readable bytes, and what follows them.
     #[inline]
     pub(super) fn readable(&mut self) -> Result<(usize, Rest), Violation> {
-        let available = self.consumer.look()?;
+        let available = self.consumer.poll()?;
         Ok((available.bytes, available.rest))
     }
 

@@ -25,12 +25,12 @@ fn hint(what: HintKind, (quoted, to): &(Vec<u8>, SocketAddr), by: Option<IpAddr>
 }
 
 fn seen(world: &mut World) -> Vec<(Vec<u8>, SocketAddr)> {
-    mem::take(&mut world.seen.as_mut().expect("somebody looks").1)
+    mem::take(&mut world.seen.as_mut().expect("packets are recorded").1)
 }
 
 /// Reports each recorded datagram to its sender at once: no process has that port.
 fn refuse_all(world: &mut World) {
-    let side = world.seen.as_ref().expect("somebody looks").0;
+    let side = world.seen.as_ref().expect("packets are recorded").0;
     for datagram in seen(world) {
         let refused = hint(HintKind::Refused, &datagram, Some(datagram.1.ip()));
         world.sides[side].connection.take_hint(&refused, world.now);

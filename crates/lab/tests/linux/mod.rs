@@ -29,7 +29,7 @@ const SILENCE: Duration = Duration::from_millis(4);
 /// Timers may fire this much earlier and later: some ticks of the slowest clock that is usual, and an eighth.
 const SLACK: Duration = Duration::from_millis(20);
 /// How long one poll lasts; what is longer is a stall.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A kernel that leaves out what would blur the picture: limits of answers, compressed acknowledgements, what it
 /// remembers of earlier connections.
@@ -173,12 +173,12 @@ impl Linux {
     }
 
     /// What has left and was not yet expected by a script, after a poll of at most that length.
-    fn look(&mut self, most: Duration) -> Outcome {
+    fn poll(&mut self, most: Duration) -> Outcome {
         let Some((wire, link, _)) = &mut self.wire else { return Ok(()) };
         let began = Instant::now();
-        let millis = PollTimeout::from(most.min(LOOK).as_millis().max(1) as u16);
+        let millis = PollTimeout::from(most.min(POLL_INTERVAL).as_millis().max(1) as u16);
         poll(&mut [PollFd::new(wire.as_fd(), PollFlags::POLLIN)], millis).map_err(|error| error.to_string())?;
-        self.stall = self.stall.max(began.elapsed().saturating_sub(LOOK));
+        self.stall = self.stall.max(began.elapsed().saturating_sub(POLL_INTERVAL));
         let mut buffer = [0; 70_000];
         while let Some(frame) = wire.receive(&mut buffer).map_err(text)? {
             let checksum = if frame.is_unchecked { Checksum::Trusted } else { Checksum::Verify };
@@ -206,7 +206,7 @@ impl Linux {
     fn come_to_now(&mut self) -> Outcome {
         let due = self.done + self.passed;
         while due > Instant::now() {
-            self.look(due.saturating_duration_since(Instant::now()))?;
+            self.poll(due.saturating_duration_since(Instant::now()))?;
         }
         (self.done, self.passed) = (Instant::now(), Duration::ZERO);
         // The kernel's timers have run on meanwhile: what comes of it may show many lines later.
@@ -232,7 +232,7 @@ impl Linux {
                     self.socket = Some(socket);
                 }
                 Err(error) if Instant::now() > end => return Err(text(error)),
-                Err(_) => self.look(LOOK)?,
+                Err(_) => self.poll(POLL_INTERVAL)?,
             }
         }
         self.socket.as_ref().ok_or("there is no connection".to_owned())
@@ -262,7 +262,7 @@ impl Linux {
             match io::Read::read(&mut self.accept()?, &mut read[took..]) {
                 Ok(0) => break,
                 Ok(more) => took += more,
-                Err(_) => self.look(LOOK)?,
+                Err(_) => self.poll(POLL_INTERVAL)?,
             }
         }
         if took as u64 != length || read != bytes(1 + self.read, 1 + self.read + length) {
@@ -363,7 +363,7 @@ impl Subject for &mut Linux {
             if !self.left.is_empty() {
                 break;
             }
-            self.look(last.saturating_duration_since(Instant::now()))?;
+            self.poll(last.saturating_duration_since(Instant::now()))?;
             if self.left.is_empty() && Instant::now() >= last {
                 break;
             }
@@ -381,7 +381,7 @@ impl Subject for &mut Linux {
         let end = if self.passed.is_zero() { self.done + SILENCE } else { first };
         self.note_lateness(end);
         while self.left.is_empty() && Instant::now() < end {
-            self.look(end.saturating_duration_since(Instant::now()))?;
+            self.poll(end.saturating_duration_since(Instant::now()))?;
         }
         // What has left since then is on time for what is expected next.
         let is_early = self.left.front().is_some_and(|(at, ..)| self.passed.is_zero() || *at < end);

@@ -16,8 +16,8 @@ use super::{Stack, enter_groups, mss_of, segment_size};
 
 /// An interface that is down or gone is checked after the first of these times, then after twice that, up to the
 /// second.
-const LOOK_FIRST: Duration = Duration::from_millis(50);
-const LOOK_LAST: Duration = Duration::from_secs(1);
+const FIRST_CHECK: Duration = Duration::from_millis(50);
+const LAST_CHECK: Duration = Duration::from_secs(1);
 /// A program that makes an interface anew deletes it first. Only an interface that is gone for longer ends what it
 /// carried.
 const GONE_FOR: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ impl Stack {
         PortError::InterfaceGone(InterfaceName::new(&self.settings.interface))
     }
 
-    /// Looks, if that is due.
+    /// Checks the interface, if that is due.
     pub(super) fn pursue_absence(&mut self, now: Time) {
         match self.absence {
             Some(absence) if absence.next <= now => self.poll_interface(now),
@@ -63,7 +63,7 @@ impl Stack {
         }
     }
 
-    /// Looks what has become of the interface.
+    /// Checks whether the interface is still there.
     pub(super) fn poll_interface(&mut self, now: Time) {
         // Taken before the check: what happens after it is reported again.
         self.wire.take_error();
@@ -76,10 +76,10 @@ impl Stack {
     }
 
     fn check_later(&mut self, is_gone: bool, now: Time) {
-        let first = Absence { next: now, wait: LOOK_FIRST, gone_since: None, has_ended: false };
+        let first = Absence { next: now, wait: FIRST_CHECK, gone_since: None, has_ended: false };
         let absence = self.absence.get_or_insert(first);
         absence.next = now + absence.wait;
-        absence.wait = (absence.wait * 2).min(LOOK_LAST);
+        absence.wait = (absence.wait * 2).min(LAST_CHECK);
         absence.gone_since = is_gone.then(|| absence.gone_since.unwrap_or(now));
         let is_over = absence.gone_since.is_some_and(|since| now.since(since) >= GONE_FOR);
         let ends = is_over && !core::mem::replace(&mut absence.has_ended, is_over);

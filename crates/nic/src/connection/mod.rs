@@ -107,7 +107,7 @@ pub(crate) struct Connection<N: Carrier> {
     /// The peer waits for a promise of a receive, and none was posted: when it is polled for.
     starved: Option<Starved>,
     /// When it is to be seen to that the peer's host still answers.
-    peer_look: Option<Time>,
+    peer_check: Option<Time>,
     /// What is due to a peer that may have overlooked what arrived first.
     nudges: Option<Nudges>,
     /// One of these was set since the engine last took them.
@@ -172,7 +172,7 @@ impl<N: Carrier> Connection<N> {
             deadline: Some(deadline),
             unreceived: None,
             starved: None,
-            peer_look: None,
+            peer_check: None,
             nudges: None,
             waits_anew: true,
             host_patience: None,
@@ -270,7 +270,7 @@ impl<N: Carrier> Connection<N> {
             }
         };
         consider(self.deadline);
-        consider(self.peer_look);
+        consider(self.peer_check);
         consider(self.starved.map(|starved| starved.at));
         consider(self.nudges.as_ref().map(Nudges::at));
         first
@@ -290,13 +290,13 @@ impl<N: Carrier> Connection<N> {
 
     /// It is to be seen to at this time that the peer's host still answers.
     pub(crate) fn set_peer_check(&mut self, at: Option<Time>) {
-        self.peer_look = at;
+        self.peer_check = at;
         self.waits_anew = true;
     }
 
     /// Sees to it that the peer's host still answers, if it is time. Returns whether it does, if it was.
     pub(crate) fn check_peer(&mut self, now: Time) -> Option<bool> {
-        self.peer_look.take_if(|at| *at <= now)?;
+        self.peer_check.take_if(|at| *at <= now)?;
         Some(self.lower.check_peer(now).is_ok())
     }
 

@@ -7,9 +7,9 @@ use weft_base::Time;
 use super::EndpointSettings;
 
 /// The time without movement is cut into this many parts, with a check for movement after each.
-const LOOKS: u32 = 16;
+const CHECKS: u32 = 16;
 /// The last parts are for ending the connections: what their peers have taken must not be lost with what they have not.
-const LOOKS_FOR_THE_END: u32 = 2;
+const CHECKS_FOR_THE_END: u32 = 2;
 
 /// An endpoint that is being closed.
 pub(crate) trait Closable {
@@ -58,7 +58,7 @@ pub(crate) struct Closing {
     set_up_until: Option<Time>,
     mark: u64,
     moved_at: Time,
-    look_at: Time,
+    check_at: Time,
     /// Something was given up: no movement matters any more.
     has_given_up: bool,
 }
@@ -73,7 +73,7 @@ impl Closing {
             set_up_until,
             mark: view.movement().mark,
             moved_at: now,
-            look_at: now,
+            check_at: now,
             has_given_up: false,
         }
     }
@@ -107,24 +107,24 @@ impl Closing {
     /// Whether nothing has moved for too long.
     fn has_stalled(&mut self, view: &mut impl Closable, now: Time) -> bool {
         let for_the_end = match self.stage {
-            Stage::Delivering | Stage::Settling => self.limit / LOOKS * LOOKS_FOR_THE_END,
+            Stage::Delivering | Stage::Settling => self.limit / CHECKS * CHECKS_FOR_THE_END,
             Stage::Ending | Stage::Leaving | Stage::Over => Duration::ZERO,
         };
         let limit = self.limit.saturating_sub(for_the_end);
-        if !self.has_given_up && (now >= self.look_at || now >= self.moved_at + limit) {
-            self.look(view, now);
+        if !self.has_given_up && (now >= self.check_at || now >= self.moved_at + limit) {
+            self.check(view, now);
         }
         now >= self.moved_at + limit
     }
 
-    fn look(&mut self, view: &mut impl Closable, now: Time) {
+    fn check(&mut self, view: &mut impl Closable, now: Time) {
         let Movement { mark, is_setting_up } = view.movement();
         let is_awaited = is_setting_up && self.set_up_until.is_some_and(|until| now < until);
         if mark != self.mark || is_awaited {
             self.moved_at = now;
         }
         self.mark = mark;
-        self.look_at = now + self.limit / LOOKS;
+        self.check_at = now + self.limit / CHECKS;
     }
 }
 

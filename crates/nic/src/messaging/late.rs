@@ -16,7 +16,7 @@ use crate::ids::{LinkKey, State};
 use crate::lower::Carrier;
 
 /// A connection that is late is checked again after this part of [`EndpointSettings::LATE`].
-const LOOKS_AGAIN: u32 = 16;
+const CHECKS: u32 = 16;
 
 impl Core {
     /// Continues connections that are being opened, as far as their set-ups have progressed or failed.
@@ -95,7 +95,7 @@ impl Core {
         let told_at = (!known.is_lateness_told).then_some(since + EndpointSettings::LATE);
         let over_at = self.settings.reply_timeout.map(|timeout| since + timeout);
         // Where it was time already its host has not taken the connection, and may yet.
-        let due = |at: Time| if at > now { at } else { now + EndpointSettings::LATE / LOOKS_AGAIN };
+        let due = |at: Time| if at > now { at } else { now + EndpointSettings::LATE / CHECKS };
         [told_at, over_at].into_iter().flatten().map(due).min()
     }
 

@@ -8,9 +8,9 @@ use super::core::Core;
 use super::request::Address;
 
 /// This many of those that have left are checked for each newcomer,
-const LOOKS: usize = 2;
+const CHECKS: usize = 2;
 /// and this many when there is no room.
-const LOOKS_FOR_ROOM: usize = 64;
+const CHECKS_FOR_ROOM: usize = 64;
 
 impl Core {
     /// A peer that has called, and is new.
@@ -23,7 +23,7 @@ impl Core {
     /// another peer. Those with which something is in flight, or of which something is kept, stay.
     pub(super) fn forget_some(&mut self) {
         let is_full = self.host.peers.is_full();
-        for _ in 0..if is_full { LOOKS_FOR_ROOM } else { LOOKS } {
+        for _ in 0..if is_full { CHECKS_FOR_ROOM } else { CHECKS } {
             let has_room = !self.host.peers.is_full();
             if has_room && (is_full || !self.host.peers.have_many_left()) {
                 return;

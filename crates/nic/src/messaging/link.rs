@@ -208,11 +208,11 @@ impl Link {
         slot: u16,
         length: u32,
         scratch: &mut [u8],
-        look: impl FnOnce(&[u8]) -> R,
+        read: impl FnOnce(&[u8]) -> R,
     ) -> Option<R> {
         let packet = scratch.get_mut(..length.min(self.slot_bytes) as usize)?;
         self.inbox.read(slot, packet)?;
-        Some(look(packet))
+        Some(read(packet))
     }
 
     /// The first this many bytes of a slot.
@@ -298,14 +298,14 @@ impl Link {
     }
 
     /// Takes what arrived first before the link was established, if anything has, and reads it.
-    pub(super) fn take_first<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    pub(super) fn take_first<R>(&mut self, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let first = self.early.pop_front()?;
         let (_, Purpose::Receive(slot)) = Purpose::of(first.id) else { return None };
         let is_packet = first.kind != CompletionKind::ReceiveImmediate;
         let length = if is_packet { first.length } else { 0 };
-        let looked = self.inspect_packet(slot, length, &mut vec![0; length as usize], look);
+        let outcome = self.inspect_packet(slot, length, &mut vec![0; length as usize], read);
         self.post_receive(slot);
-        looked
+        outcome
     }
 
     /// Posts a work request, for which there is a place. What fails here is completed when the queue pair's end is

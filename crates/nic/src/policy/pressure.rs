@@ -148,10 +148,10 @@ mod tests {
                 (times.ran, times.waited) = (times.ran + ran, times.waited + waited);
             }
             self.now = self.now + WAITED_WINDOW;
-            self.look()
+            self.sample()
         }
 
-        fn look(&mut self) -> &mut Self {
+        fn sample(&mut self) -> &mut Self {
             self.pressure.update(self.now, Some(CALLER), &self.kernel);
             self
         }
@@ -179,7 +179,7 @@ mod tests {
         ];
         for (name, (runnable, processors, usable), (ran, waited), expected) in rows {
             let mut machine = Machine::with(runnable, processors, usable);
-            machine.look().pass(ran, waited);
+            machine.sample().pass(ran, waited);
             assert_eq!(machine.is_oversubscribed(), expected, "{name}");
         }
     }
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_thread_whose_times_stand_still_changes_nothing() {
         let mut machine = Machine::with(4, 64, 1);
-        machine.look().pass(2, 18);
+        machine.sample().pass(2, 18);
         assert!(machine.pass(0, 0).is_oversubscribed(), "it waits, and is not counted yet");
         assert!(!machine.pass(20, 0).is_oversubscribed());
         assert!(!machine.pass(0, 0).is_oversubscribed(), "it sleeps");
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_window_is_of_one_thread_and_a_kernel_that_counts_nothing_tells_nothing() {
         let mut machine = Machine::with(4, 64, 1);
-        machine.look().pass(2, 18);
+        machine.sample().pass(2, 18);
         machine.now = machine.now + PRESSURE_EVERY;
         machine.pressure.update(machine.now, Some(CALLER + 1), &machine.kernel);
         assert!(!machine.is_oversubscribed(), "another thread");
@@ -212,7 +212,7 @@ mod tests {
     fn the_kernel_is_asked_once_in_a_while() {
         let mut machine = Machine::with(1, 2, 2);
         for _ in 0..10 {
-            machine.look();
+            machine.sample();
             machine.now = machine.now + PRESSURE_EVERY / 5;
         }
         assert_eq!(*machine.kernel.readings.lock().unwrap(), 2);

@@ -147,14 +147,14 @@ mod tests {
     #[test]
     fn checks_become_rarer_while_callers_come_without_a_pause() {
         let take_over = take_over();
-        let look = |quiet| take_over.next_check(true, us(quiet));
-        assert_eq!(look(1), Some(us(200)), "looks cost nothing worth mentioning");
+        let next_check = |quiet| take_over.next_check(true, us(quiet));
+        assert_eq!(next_check(1), Some(us(200)), "polls cost nothing worth mentioning");
         take_over.set_longest_interval(us(900));
-        assert_eq!([1, 5, 60].map(look), [Some(us(400)), Some(us(800)), Some(us(900))]);
-        assert_eq!(look(150), Some(us(50)), "a pause, but not too long");
-        assert_eq!(look(1), Some(us(900)));
-        assert_eq!(look(200), None);
-        assert_eq!(look(1), Some(us(400)), "a long pause: everything begins anew");
+        assert_eq!([1, 5, 60].map(next_check), [Some(us(400)), Some(us(800)), Some(us(900))]);
+        assert_eq!(next_check(150), Some(us(50)), "a pause, but not too long");
+        assert_eq!(next_check(1), Some(us(900)));
+        assert_eq!(next_check(200), None);
+        assert_eq!(next_check(1), Some(us(400)), "a long pause: everything begins anew");
     }
 
     #[test]

@@ -19,7 +19,7 @@ const BATCHES: u32 = 21;
 /// No two cores take this long for all of them, unless others want them too.
 const LIMIT: Duration = Duration::from_millis(50);
 /// Empty polls after which the clock is read.
-const LOOKS: u32 = 10_000;
+const POLLS_PER_CHECK: u32 = 10_000;
 
 /// A number alone on its cache line, and on the one that is fetched with it.
 #[repr(align(128))]
@@ -28,10 +28,10 @@ struct Line(AtomicU32);
 impl Line {
     /// Waits until the number is this one. Returns whether it came in time.
     fn wait_for(&self, number: u32, end: Instant) -> bool {
-        let mut looks = 0;
+        let mut polls = 0;
         while self.0.load(Ordering::Acquire) != number {
-            looks += 1;
-            if looks % LOOKS == 0 && Instant::now() > end {
+            polls += 1;
+            if polls % POLLS_PER_CHECK == 0 && Instant::now() > end {
                 return false;
             }
             spin_loop();

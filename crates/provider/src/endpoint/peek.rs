@@ -39,14 +39,14 @@ impl Core {
         }
         let (active, source) = self.receive_from(from, true)?;
         let context = context.expose_provenance();
-        let look = || match discard {
+        let find = || match discard {
             true => active.endpoint.discard(source, Some(matching)),
             false => active.endpoint.peek(source, Some(matching), claim.then_some(context as u64)),
         };
-        let mut found = look()?;
+        let mut found = find()?;
         if found.is_none() {
             self.domain.context().progress_as_caller();
-            found = look()?;
+            found = find()?;
         }
         show(active, context, found);
         Ok(0)

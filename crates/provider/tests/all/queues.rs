@@ -206,14 +206,13 @@ fn what_a_program_expects_to_fail_writes_no_explanation() {
         assert_eq!(two.receive_tagged(&mut received, 7, 0, 2), 0);
         assert_eq!(call_fid!(two.endpoint, ops, cancel, at(2)), 0);
     };
-    let looked_for = || {
+    let peeked = || {
         // SAFETY: A plain C structure.
         let message = fi_msg_tagged { addr: FI_ADDR_UNSPEC, context: at(2), ..unsafe { zeroed() } };
         assert_eq!(call!(two.endpoint, tagged, recvmsg, &raw const message, FI_PEEK), 0);
     };
-    let (mut canceled, looked_for) = (canceled, looked_for);
-    let mut failures: [(&mut dyn FnMut(), c_int); 2] =
-        [(&mut canceled, FI_ECANCELED), (&mut { looked_for }, FI_ENOMSG)];
+    let (mut canceled, peeked) = (canceled, peeked);
+    let mut failures: [(&mut dyn FnMut(), c_int); 2] = [(&mut canceled, FI_ECANCELED), (&mut { peeked }, FI_ENOMSG)];
     for (fail, err) in &mut failures {
         fail();
         let begin = Instant::now();

@@ -60,12 +60,12 @@ impl Case {
 }
 
 /// What one read of the place of a round shows.
-struct Look<'a> {
+struct Memory<'a> {
     place: &'a [u8],
     value: u8,
 }
 
-impl Look<'_> {
+impl Memory<'_> {
     fn any(&self, part: Range<usize>) -> bool {
         self.place[part].contains(&self.value)
     }
@@ -122,20 +122,20 @@ impl<T: Tag> Run<'_, T> {
     }
 
     /// Checks all rounds in flight.
-    fn look(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         let mut place = vec![0; PLACE];
         for round in self.over..self.posted {
             self.window.read((round % PLACES * PLACE) as u64, &mut place).unwrap();
-            let look = Look { place: &place, value: value(round) };
-            let is_over = look.all(FLAG);
-            let whole = look.all(FIRST);
+            let memory = Memory { place: &place, value: value(round) };
+            let is_over = memory.all(FLAG);
+            let whole = memory.all(FIRST);
             let is_wrong = match self.case {
-                Case::Backward(_) => look.any(SECOND) && !whole || is_over && !look.all(SECOND),
-                Case::Forward(_) => (look.any(SECOND) || look.any(THIRD)) && !whole,
+                Case::Backward(_) => memory.any(SECOND) && !whole || is_over && !memory.all(SECOND),
+                Case::Forward(_) => (memory.any(SECOND) || memory.any(THIRD)) && !whole,
                 Case::Unordered => {
-                    self.seen.early += usize::from(look.any(WORD) && !whole);
-                    self.seen.older += usize::from(is_over && look.any(AGAIN));
-                    is_over && !look.all(WORD)
+                    self.seen.early += usize::from(memory.any(WORD) && !whole);
+                    self.seen.older += usize::from(is_over && memory.any(AGAIN));
+                    is_over && !memory.all(WORD)
                 }
             };
             if is_wrong || is_over && !whole {
@@ -170,7 +170,7 @@ fn run<T: Tag>(case: Case, seed: u64, networks: usize) -> Result<Seen, String> {
             run.post();
         }
         pair.active.take_sends(&mut completions);
-        outcome = run.look();
+        outcome = run.check();
         outcome.is_err() || run.over == ROUNDS
     });
     outcome?;

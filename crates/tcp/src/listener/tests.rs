@@ -142,12 +142,12 @@ fn in_a_flood_of_syns_honest_callers_get_in() {
     }
     assert_eq!((accepted, answers.len()), (20, 0));
     // Forged addresses get few answers more, and the listener seldom checks which.
-    let mut looks = 0;
+    let mut checks = 0;
     while let Some(at) = listener.next_timeout() {
         listener.handle_timeout(at, |_, _| repeated += 1);
-        looks += 1;
+        checks += 1;
     }
-    assert!(repeated <= MANY as u32 * u32::from(REPEATS) && looks < 1000, "{repeated} answers, {looks} looks");
+    assert!(repeated <= MANY as u32 * u32::from(REPEATS) && checks < 1000, "{repeated} answers, {checks} checks");
     assert_eq!(listener.half_open(), 0);
 }
 

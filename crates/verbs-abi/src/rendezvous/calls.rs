@@ -81,7 +81,7 @@ impl Calls {
             }
             for number in rung {
                 if let Some(queue_pair) = self.shared.find(number) {
-                    self.look_at(queue_pair);
+                    self.check_call(queue_pair);
                 }
             }
             self.answer_calls();
@@ -102,7 +102,7 @@ impl Calls {
     }
 
     /// Something has happened to a queue pair.
-    fn look_at(&mut self, queue_pair: Arc<QueuePair>) {
+    fn check_call(&mut self, queue_pair: Arc<QueuePair>) {
         queue_pair.settle();
         let is_known = self.unanswered.iter().any(|known| Arc::ptr_eq(known, &queue_pair));
         if !is_known && queue_pair.unanswered_until().is_some() {

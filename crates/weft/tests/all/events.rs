@@ -55,24 +55,24 @@ fn a_look_after_arming_does_not_take_the_nic_back() {
     let events = EventQueue::new(context).unwrap();
     let completions = &pair.passive.completions;
     let caller_turns = || context.counters().caller_turns;
-    let looks: [(&str, &dyn Fn() -> bool); 3] = [
+    let checks: [(&str, &dyn Fn() -> bool); 3] = [
         ("poll", &|| completions.poll().is_none()),
         ("poll_into", &|| completions.poll_into(&mut Vec::new(), 8) == 0),
         ("poll of events", &|| events.poll().is_none()),
     ];
-    for (name, look) in looks {
+    for (name, check) in checks {
         for round in 0..100 {
             completions.arm(Arm::Any);
             events.arm();
             let before = caller_turns();
-            assert!(look() && completions.is_empty() && events.is_empty());
+            assert!(check() && completions.is_empty() && events.is_empty());
             assert_eq!(caller_turns(), before, "{name} in round {round}");
         }
         // A thread that polls again does not sleep, and runs the NIC as before, unless its thread has it at that
         // moment.
         let before = caller_turns();
         while caller_turns() == before {
-            assert!(look());
+            assert!(check());
         }
     }
 }

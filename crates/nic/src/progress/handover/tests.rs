@@ -116,7 +116,7 @@ struct Model {
     engine: Mutex<()>,
     handover: Handover<ModelBool>,
     stop: ModelBool,
-    looks: ModelNumber,
+    polls: ModelNumber,
     readings: ModelNumber,
     left_out: Option<Part>,
 }
@@ -196,9 +196,9 @@ impl EngineSlot for Model {
 
     fn quiet_for(&self) -> Duration {
         // For some time, callers that have gone look as if they had just been here.
-        let looks = self.looks.load(Ordering::SeqCst);
-        self.looks.store(looks.saturating_sub(1), Ordering::SeqCst);
-        if looks > 0 { Duration::ZERO } else { Duration::MAX }
+        let polls = self.polls.load(Ordering::SeqCst);
+        self.polls.store(polls.saturating_sub(1), Ordering::SeqCst);
+        if polls > 0 { Duration::ZERO } else { Duration::MAX }
     }
 
     fn processor(&self) -> Option<u32> {
@@ -230,7 +230,7 @@ fn model(left_out: Option<Part>) -> Arc<Model> {
         engine: Mutex::new(()),
         handover: Handover::new(TakeOver::new(AWAY, true), PRESSURE_EVERY * 2),
         stop: ModelBool::new(false),
-        looks: ModelNumber::new(3),
+        polls: ModelNumber::new(3),
         readings: ModelNumber::new(0),
         left_out,
     })
@@ -535,5 +535,5 @@ fn the_thread_that_gives_way_to_a_caller_leaves_a_timer_behind() {
     let next = worker.handover.take_over(&worker, &worker.system, &mut Pressure::default());
     assert_eq!(next, None, "it sleeps until it is needed");
     assert!(!worker.system.packets.get(), "packets are the caller's");
-    assert_eq!(worker.system.timers.into_inner(), 1, "else nobody would look when the caller has gone");
+    assert_eq!(worker.system.timers.into_inner(), 1, "else no thread would poll when the caller has gone");
 }

@@ -233,9 +233,9 @@ fn programs(way: Way) -> usize {
 }
 
 fn check_link(host: &Host, rail: usize) -> Result<(), Failure> {
-    let mut look: Command = host.command("tc");
-    look.args(["qdisc", "show", "dev", &host.rails()[rail].interface]).stdin(Stdio::null());
-    look.output().map(drop).map_err(Failure::while_doing("tc qdisc show"))
+    let mut show: Command = host.command("tc");
+    show.args(["qdisc", "show", "dev", &host.rails()[rail].interface]).stdin(Stdio::null());
+    show.output().map(drop).map_err(Failure::while_doing("tc qdisc show"))
 }
 
 fn us(time: Duration) -> u64 {

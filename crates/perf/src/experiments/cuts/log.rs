@@ -130,9 +130,9 @@ impl Log {
         }
     }
 
-    /// Calls `look` with the deliveries.
-    pub(crate) fn with<R>(&self, look: impl FnOnce(&[u64]) -> R) -> R {
-        look(&lock(&self.0))
+    /// Calls `read` with the deliveries.
+    pub(crate) fn with<R>(&self, read: impl FnOnce(&[u64]) -> R) -> R {
+        read(&lock(&self.0))
     }
 
     /// Takes them.

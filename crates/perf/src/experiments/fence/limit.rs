@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const BESIDE: Duration = Duration::from_secs(10);
 
 /// How often a process is polled for its end.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// When processes that are to work for this many seconds must have ended.
 pub(crate) fn deadline(limit_s: u64) -> Instant {
@@ -44,7 +44,7 @@ pub(crate) fn wait(child: &mut Child, deadline: Instant) -> Result<ExitStatus, S
             let _ = child.wait();
             return Err(too_long());
         }
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     }
 }
 
@@ -67,7 +67,7 @@ fn heard(reader: Option<Reader>, deadline: Instant) -> Result<Vec<u8>, String> {
         if Instant::now() >= deadline {
             return Err(too_long());
         }
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     }
     let bytes = reader.join().map_err(|_| "what it says can't be read".to_owned())?;
     bytes.map_err(|error| format!("what it says can't be read: {error}"))

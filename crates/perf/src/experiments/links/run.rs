@@ -20,7 +20,7 @@ use weft_command::output::complain;
 use weft_command::shape::bridge_program;
 
 /// How often it is shown what the links carry.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const SHOW_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a side may take beyond its time.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The most that is read of what a side says.
@@ -253,7 +253,7 @@ impl Case<'_> {
         let began = Instant::now();
         let third = Duration::from_secs_f64(self.seconds / 3.0);
         let (mut cut, mut mended) = (None, None);
-        let mut carried = Carried::look(lab.host(1));
+        let mut carried = Carried::read(lab.host(1));
         while !streams.iter_mut().all(|stream| stream.sender.has_ended()) {
             if self.interrupt.has_come() {
                 return Err(Failure::Interrupted);
@@ -271,8 +271,8 @@ impl Case<'_> {
                     mended = Some(step_now());
                 }
             }
-            if self.watch && carried.at.elapsed() >= LOOK_EVERY {
-                let now = Carried::look(lab.host(1));
+            if self.watch && carried.at.elapsed() >= SHOW_INTERVAL {
+                let now = Carried::read(lab.host(1));
                 complain(now.since(&carried, began.elapsed(), cut.is_some() && mended.is_none()));
                 carried = now;
             }
@@ -313,7 +313,7 @@ struct Carried {
 }
 
 impl Carried {
-    fn look(host: &Host) -> Self {
+    fn read(host: &Host) -> Self {
         let text = fs::read_to_string(format!("/proc/{}/net/dev", host.holder().id)).unwrap_or_default();
         let received = |interface: &str| {
             let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;

@@ -399,7 +399,7 @@ fn await_writes(link: &Link, wake: Option<Wake>) {
         match wake {
             // Another thread's core receives, if packets wake it; or this one does nothing else.
             None | Some(Wake::Interrupt) => thread::sleep(Duration::from_millis(5)),
-            Some(Wake::Poll) => link.look(),
+            Some(Wake::Poll) => link.poll(),
         }
     }
 }

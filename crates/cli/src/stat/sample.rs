@@ -7,7 +7,7 @@ use weft_driver::board::{Skipped, Snapshot, boards};
 use weft_command::failure::Failure;
 
 /// What was seen at one moment.
-pub(super) struct Look {
+pub(super) struct Sample {
     pub(super) at: Instant,
     /// The NICs that were requested.
     pub(super) nics: Vec<Snapshot>,
@@ -17,7 +17,7 @@ pub(super) struct Look {
     pids: Vec<u32>,
 }
 
-impl Look {
+impl Sample {
     /// Reads the counters of all NICs, or of those of one process.
     pub(super) fn now(pid: Option<u32>) -> Self {
         let mut found = boards();
@@ -59,17 +59,17 @@ fn processes(nics: &[Snapshot]) -> Vec<u32> {
 
 /// A reading, and the one before it if there is one.
 pub(super) struct Changes<'a> {
-    before: Option<&'a Look>,
-    now: &'a Look,
+    before: Option<&'a Sample>,
+    now: &'a Sample,
 }
 
 impl<'a> Changes<'a> {
     /// A first reading: there are no rates.
-    pub(super) const fn of_one(now: &'a Look) -> Self {
+    pub(super) const fn of_one(now: &'a Sample) -> Self {
         Self { before: None, now }
     }
 
-    pub(super) const fn between(before: &'a Look, now: &'a Look) -> Self {
+    pub(super) const fn between(before: &'a Sample, now: &'a Sample) -> Self {
         Self { before: Some(before), now }
     }
 
