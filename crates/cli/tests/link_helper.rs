@@ -131,16 +131,16 @@ fn listen(path: &Path) {
     let away = SockRef::from(&ring).detach_filter().unwrap_err();
     assert_eq!(away.kind(), std::io::ErrorKind::PermissionDenied);
     println!("worker: {}", ring.hardware().map(|byte| format!("{byte:02x}")).join(":"));
-    let (mut heard, mut bytes) = (Vec::new(), Vec::new());
+    let (mut received, mut bytes) = (Vec::new(), Vec::new());
     let until = Instant::now() + PATIENCE;
     // Each of the three some times, so that the others have come as often.
-    while ![b'C', b'F', b'H'].iter().all(|wanted| heard.iter().filter(|letter| *letter == wanted).count() > 20) {
-        assert!(Instant::now() < until, "it hangs: {heard:?}");
+    while ![b'C', b'F', b'H'].iter().all(|wanted| received.iter().filter(|letter| *letter == wanted).count() > 20) {
+        assert!(Instant::now() < until, "it hangs: {received:?}");
         if ring.receive(&mut bytes) == Some(RingFrame::Whole) && bytes.len() == 100 {
-            heard.push(bytes[99]);
+            received.push(bytes[99]);
         }
     }
-    assert!(heard.iter().all(u8::is_ascii_uppercase), "{heard:?}");
+    assert!(received.iter().all(u8::is_ascii_uppercase), "{received:?}");
     println!("worker: done");
 }
 

@@ -174,7 +174,7 @@ fn who_computes_can_be_called_for() {
     let arguments = ["overlap", "--lab", "off", "--size", "2K", "--computation", "300", "--target", "computing,silent"];
     let (report, text) = report_of(&[&arguments[..], &summon].concat());
     let targets: Vec<_> = rows(&report, "overlap").iter().map(|row| row["case"]["target"].clone()).collect();
-    assert_eq!(targets, ["computing"], "a target that sleeps does not hear");
+    assert_eq!(targets, ["computing"], "a target that sleeps is not called");
     assert!(text.contains("without a thread of its own"), "{text}");
 }
 

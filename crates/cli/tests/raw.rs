@@ -322,7 +322,7 @@ fn verbs_go_in_frames_of_their_own_whatever_becomes_of_these() {
     let Some(lab) = lab() else { return };
     for Addresses { server, .. } in [FOUR, SIX] {
         let server = start(lab.host(0), &format!("server;{server}"));
-        let (hardware, address) = heard(&server);
+        let (hardware, address) = listening(&server);
         let stranger = start(lab.host(1), &format!("stranger;{hardware};{address}"));
         stranger.await_text("worker: ready");
         let client = start(lab.host(1), &format!("client;{address}"));
@@ -334,7 +334,7 @@ fn verbs_go_in_frames_of_their_own_whatever_becomes_of_these() {
 }
 
 /// The address at which a server listens, and the hardware address that it has.
-fn heard(server: &Running) -> (String, String) {
+fn listening(server: &Running) -> (String, String) {
     let line = server.await_text("worker: ");
     let (_, said) = line.split_once("worker: ").unwrap();
     let (hardware, address) = said.split_once(' ').unwrap();
@@ -345,7 +345,7 @@ fn heard(server: &Running) -> (String, String) {
 fn udp_on_another_interface_is_a_further_rail() {
     let Some(mut lab) = bare_lab(2) else { return };
     let server = start(lab.host(0), &format!("server;{}", FOUR.server));
-    let (_, address) = heard(&server);
+    let (_, address) = listening(&server);
     let client = start(lab.host(1), &format!("caller over rails;{address}"));
     client.await_text("worker: cut");
     lab.cut(Link { host: None, rail: 0 }, Way::Silent).unwrap();

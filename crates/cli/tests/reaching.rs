@@ -42,8 +42,8 @@ fn a_message_finds_the_way_that_is_one() {
     let mut second = Worker::start(lab.host(1), &format!("answer {}", words(&paths(lab.host(1)))));
     let address = second.line();
     let mut first = Worker::start(lab.host(0), &format!("ask {address} {}", words(&paths(lab.host(0)))));
-    assert_eq!(first.line(), "heard: hello back");
-    assert_eq!(second.line(), "heard: hello");
+    assert_eq!(first.line(), "received: hello back");
+    assert_eq!(second.line(), "received: hello");
     lab.down().unwrap();
 }
 
@@ -155,13 +155,13 @@ fn a_process_with_a_role() {
 
 fn answer(end: &End) {
     println!("role: {}", written(&end.endpoint.address()));
-    let (text, from) = end.hear();
+    let (text, from) = end.receive();
     end.endpoint.send(SendPost::new(from, format!("{text} back").into_bytes())).unwrap();
     let sent = end.next();
     assert!(sent.outcome.is_ok(), "{sent:?}");
-    println!("role: heard: {text}");
+    println!("role: received: {text}");
     // The other has received it when this is ended from outside.
-    end.hear();
+    end.receive();
 }
 
 fn ask(end: &End, peer: &Address) {
@@ -170,9 +170,9 @@ fn ask(end: &End, peer: &Address) {
     if let Err(failure) = end.next().outcome {
         return println!("role: failed: {failure}");
     }
-    let (text, from) = end.hear();
+    let (text, from) = end.receive();
     assert_eq!(from, peer);
-    println!("role: heard: {text}");
+    println!("role: received: {text}");
 }
 
 /// An endpoint on all addresses of its host.
@@ -203,7 +203,7 @@ impl End {
     }
 
     /// The next message, and whose it is.
-    fn hear(&self) -> (String, PeerId) {
+    fn receive(&self) -> (String, PeerId) {
         self.endpoint.receive(ReceivePost::new(vec![0; 64])).unwrap();
         let event = self.next();
         assert!(event.outcome.is_ok(), "{event:?}");

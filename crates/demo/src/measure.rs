@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use weft::verbs::{Access, MemoryRegion, WorkRequest};
 
-use crate::talk::{Answer, Ask, MESSAGE_BYTES, PING, Windows, ask, demand, hear, say, unexpected};
+use crate::talk::{Answer, Ask, MESSAGE_BYTES, PING, Windows, ask, demand, receive, say, unexpected};
 use weft_command::connection::{Link, LinkError, failed};
 use weft_command::failure::Failure;
 
@@ -175,7 +175,7 @@ impl Bench<'_> {
     }
 
     fn done(&self) -> Result<(), LinkError> {
-        match hear(self.link)? {
+        match receive(self.link)? {
             Answer::Done => Ok(()),
             other => Err(unexpected(&other)),
         }

@@ -67,7 +67,7 @@ pub(crate) fn say(link: &Link, what: &impl Serialize) -> Result<(), LinkError> {
 }
 
 /// Waits for something.
-pub(crate) fn hear<T: DeserializeOwned>(link: &Link) -> Result<T, LinkError> {
+pub(crate) fn receive<T: DeserializeOwned>(link: &Link) -> Result<T, LinkError> {
     let mut buffer = [0; LONGEST_MESSAGE];
     let length = link.receive(&mut buffer)?;
     understand(&buffer[..length])
@@ -88,7 +88,7 @@ pub(crate) fn await_ask(link: &Link) -> Result<Ask, LinkError> {
 /// Asks, and waits for the answer.
 pub(crate) fn ask(link: &Link, what: &Ask) -> Result<Answer, LinkError> {
     say(link, what)?;
-    match hear(link)? {
+    match receive(link)? {
         Answer::Refused(why) => Err(LinkError::Broken(format!("the passive side says: {why}"))),
         answer => Ok(answer),
     }
@@ -133,7 +133,7 @@ impl Windows {
                 if remote.len() as u64 == windows {
                     return Ok(remote);
                 }
-                answer = hear(link)?;
+                answer = receive(link)?;
             }
         };
         let remote = opened().map_err(|error| error.during("cannot get memory of the passive side"))?;

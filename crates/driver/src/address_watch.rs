@@ -22,15 +22,15 @@ impl AddressWatch {
 
     /// Whether any notification was received since the last call. Its contents are not read: the caller queries the
     /// addresses.
-    pub(crate) fn has_heard(&self) -> bool {
-        let mut heard = false;
+    pub(crate) fn has_changed(&self) -> bool {
+        let mut changed = false;
         let mut words = [0; 4096];
         loop {
             match recv(self.0.as_raw_fd(), &mut words, MsgFlags::empty()) {
-                Ok(_) | Err(Errno::EINTR) => heard = true,
+                Ok(_) | Err(Errno::EINTR) => changed = true,
                 // The socket's buffer has overflowed.
-                Err(Errno::ENOBUFS) => heard = true,
-                Err(_) => return heard,
+                Err(Errno::ENOBUFS) => changed = true,
+                Err(_) => return changed,
             }
         }
     }
@@ -43,8 +43,8 @@ mod tests {
     #[test]
     fn each_change_is_reported_once() {
         let watch = AddressWatch::new().unwrap();
-        watch.has_heard();
+        watch.has_changed();
         // Another program may change an interface just now, but not each time.
-        assert!((0..100).any(|_| !watch.has_heard()));
+        assert!((0..100).any(|_| !watch.has_changed()));
     }
 }

@@ -120,7 +120,7 @@ impl Network for HostNetwork {
     }
 
     fn may_have_other_addresses(&mut self) -> bool {
-        self.addresses.as_ref().is_none_or(AddressWatch::has_heard)
+        self.addresses.as_ref().is_none_or(AddressWatch::has_changed)
     }
 
     fn shares_memory(&self) -> bool {

@@ -179,7 +179,7 @@ pub struct Connection {
     holds_acks: bool,
     /// When this side has sent its last message of set-up.
     begun: Time,
-    pub(crate) last_heard: Time,
+    pub(crate) last_received: Time,
     /// The peer's host reports that no process has its port: read through [`Connection::refused_until`].
     pub(crate) refused: Option<Refused>,
     /// Until then no hint starts a probe.
@@ -246,7 +246,7 @@ impl Connection {
             peer_position: 0,
             holds_acks: false,
             begun: established.took.map_or(now, |took| Time::from_nanos(now.as_nanos().saturating_sub(nanos(took)))),
-            last_heard: now,
+            last_received: now,
             refused: None,
             next_hint_probe: Time::ZERO,
             phase: Phase::Open,

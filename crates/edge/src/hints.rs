@@ -104,7 +104,7 @@ impl Connection {
 
     /// What the peer's host has reported since a packet was last received from the peer.
     fn refused(&self) -> Option<Refused> {
-        self.refused.filter(|refused| refused.since >= self.last_heard)
+        self.refused.filter(|refused| refused.since >= self.last_received)
     }
 
     /// The longest time between two probes, as far as refusals shorten it.
@@ -115,7 +115,7 @@ impl Connection {
     /// When the peer is lost, if no packet of it is received before: enough of its packets were refused.
     pub(crate) fn refused_until(&self) -> Option<Time> {
         let refused = self.refused().filter(|refused| refused.count >= REFUSALS)?;
-        Some((refused.since + REFUSED_FOR).max(self.last_heard + SILENT_FOR))
+        Some((refused.since + REFUSED_FOR).max(self.last_received + SILENT_FOR))
     }
 
     /// Ends the connection when the peer's host has refused packets for long enough.

@@ -159,7 +159,7 @@ impl Connection {
                 if first > self.quiet_since() + self.keep_alive / QUIET_PART && self.is_quiet() {
                     first = first.min(self.keep_alive_at());
                 }
-                if first > self.last_heard + self.settings.peer_timeout {
+                if first > self.last_received + self.settings.peer_timeout {
                     first = first.min(self.gone_at());
                 }
                 Some(first)
@@ -190,7 +190,7 @@ impl Connection {
             || rail.candidate.is_some()
             || rail.silence != Silence::Answering
             // Earlier than the peer timeout.
-            || self.last_heard + self.keep_alive / QUIET_PART < at
+            || self.last_received + self.keep_alive / QUIET_PART < at
     }
 
     /// The longest time between two probes of a rail: short while others answer, so that its recovery is soon noticed.
@@ -238,18 +238,18 @@ impl Connection {
         let known = self.rails.iter().filter(|rail| rail.is_live() && rail.trip.is_known());
         let longest = known.map(|rail| rail.trip.probe_timeout()).max().unwrap_or_default();
         let least = LAST_PROBES * (longest + self.peer_ack_delay);
-        self.last_heard + self.settings.peer_timeout.max(least)
+        self.last_received + self.settings.peer_timeout.max(least)
     }
 
     /// When anything was last sent or received.
     fn quiet_since(&self) -> Time {
         if let [rail] = &self.rails[..] {
-            return self.last_heard.max(rail.sent.last_sent());
+            return self.last_received.max(rail.sent.last_sent());
         }
         let trusted = self.trusted();
         let rails = self.rails.iter().enumerate().filter(|(index, _)| has(trusted, *index));
         let last_sent = rails.map(|(_, rail)| rail.sent.last_sent()).max();
-        self.last_heard.max(last_sent.unwrap_or_default())
+        self.last_received.max(last_sent.unwrap_or_default())
     }
 
     /// Handles timers. [`Connection::transmit`] sends the results.

@@ -75,7 +75,7 @@ impl BridgeProcess {
         stdin.write_all(line.as_bytes()).map_err(LabError::while_doing("cannot tell the bridge anything"))?;
         for _ in 0..OTHER_LINES {
             line.clear();
-            let length = stdout.read_line(&mut line).map_err(LabError::while_doing("cannot hear the bridge"))?;
+            let length = stdout.read_line(&mut line).map_err(LabError::while_doing("cannot read from the bridge"))?;
             if length == 0 {
                 break;
             }

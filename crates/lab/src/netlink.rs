@@ -76,7 +76,7 @@ pub(crate) struct Queued<'a> {
 
 /// What the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard<'a> {
+pub(crate) enum Received<'a> {
     Packet(Queued<'a>),
     /// It has executed the request, or refused it with this number.
     Answer(i32),
@@ -138,20 +138,20 @@ fn attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// The messages in what was received. What is cut short is left out.
-pub(crate) fn hear(mut bytes: &[u8], mut take: impl FnMut(Heard<'_>)) {
+pub(crate) fn parse(mut bytes: &[u8], mut take: impl FnMut(Received<'_>)) {
     while let Some((message, rest)) = split(bytes, HEADER, |bytes| u32_at(bytes, 0, u32::from_ne_bytes)) {
         take(read(message));
         bytes = rest;
     }
 }
 
-fn read(message: &[u8]) -> Heard<'_> {
+fn read(message: &[u8]) -> Received<'_> {
     match u16_at(message, 4, u16::from_ne_bytes) {
         Some(ERROR) => {
-            u32_at(message, HEADER, u32::from_ne_bytes).map_or(Heard::Other, |code| Heard::Answer(-(code as i32)))
+            u32_at(message, HEADER, u32::from_ne_bytes).map_or(Received::Other, |code| Received::Answer(-(code as i32)))
         }
-        Some(PACKET) => packet(message).map_or(Heard::Other, Heard::Packet),
-        _ => Heard::Other,
+        Some(PACKET) => packet(message).map_or(Received::Other, Received::Packet),
+        _ => Received::Other,
     }
 }
 
@@ -205,9 +205,9 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8]) -> Vec<String> {
-        let mut heard = Vec::new();
-        hear(bytes, |one| heard.push(format!("{one:?}")));
-        heard
+        let mut received = Vec::new();
+        parse(bytes, |one| received.push(format!("{one:?}")));
+        received
     }
 
     fn packet_message(payload: &[u8], whole: Option<u32>) -> Vec<u8> {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_and_answers_are_heard() {
+    fn packets_and_answers_are_parsed() {
         let mut bytes = packet_message(&[5; 5], None);
         bytes.extend(packet_message(&[6; 4], Some(1500)));
         message(&mut bytes, ERROR, 0, 0, |_| ());
@@ -235,7 +235,7 @@ mod tests {
         let queued = |bytes, length| {
             let arrival = Some(Duration::new(3, 9000));
             let packet = Queued { queue: 7, id: 0x102, from: 5, to: 0x106, arrival, bytes, length };
-            format!("{:?}", Heard::Packet(packet))
+            format!("{:?}", Received::Packet(packet))
         };
         let wanted = [queued(&[5; 5], 5), queued(&[6; 4], 1500), "Answer(16)".to_owned(), "Other".to_owned()];
         assert_eq!(all(&bytes), wanted);

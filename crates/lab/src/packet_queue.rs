@@ -12,7 +12,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use weft_base::Time;
 
-use crate::netlink::{self, Configuration, Heard, Queued};
+use crate::netlink::{self, Configuration, Queued, Received};
 
 /// Packets that are taken in before others have their turn.
 const BATCH: usize = 64;
@@ -185,15 +185,15 @@ impl PacketQueues {
                 Err(error) => return Err(error),
             };
             let Self { buffer, dropped, refused, .. } = self;
-            netlink::hear(&buffer[..length], |heard| match heard {
-                Heard::Packet(Queued { queue, id, from, to, arrival, bytes, length }) => {
+            netlink::parse(&buffer[..length], |received| match received {
+                Received::Packet(Queued { queue, id, from, to, arrival, bytes, length }) => {
                     let kept = KeptPacket { queue, id: Some(id), dropped: Rc::clone(dropped) };
                     let age = arrival.map_or(Duration::ZERO, |arrival| age(arrival, now));
                     take(QueuedPacket { queue, from, to, age, bytes, length, kept });
                 }
-                Heard::Answer(0) | Heard::Other => (),
+                Received::Answer(0) | Received::Other => (),
                 // A verdict about a packet that has gone, with its interface.
-                Heard::Answer(_) => *refused += 1,
+                Received::Answer(_) => *refused += 1,
             });
         }
         Ok(true)
@@ -276,8 +276,8 @@ fn answer(socket: &mut Socket) -> io::Result<()> {
     loop {
         let length = socket.read(&mut buffer)?;
         let mut answer = None;
-        netlink::hear(&buffer[..length], |heard| {
-            if let Heard::Answer(code) = heard {
+        netlink::parse(&buffer[..length], |received| {
+            if let Received::Answer(code) = received {
                 answer = answer.or(Some(code));
             }
         });

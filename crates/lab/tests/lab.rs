@@ -92,13 +92,13 @@ fn passes(lab: &Lab, [from, to]: [usize; 2], rail: usize, expected: bool) -> boo
     let (source, target) = (lab.host(from), lab.host(to));
     let wait = if expected { PATIENCE } else { LISTENING };
     let ear =
-        Worker::start(&mut target.command(&program), &format!("hear {} {}", target.address(rail), wait.as_millis()));
+        Worker::start(&mut target.command(&program), &format!("listen {} {}", target.address(rail), wait.as_millis()));
     let port = ear.line();
     let mut mouth = Worker::start(&mut source.command(&program), &format!("say {}:{port}", target.address(rail)));
     assert_eq!(mouth.line(), "said");
-    let heard = ear.line() == "heard";
+    let received = ear.line() == "received";
     let _ = mouth.child.kill();
-    heard
+    received
 }
 
 fn link_state(host: &Host) -> String {
@@ -585,7 +585,7 @@ fn a_process_with_a_role() {
     match words[..] {
         ["sink", address, bytes] => sink(address.parse().unwrap(), bytes.parse().unwrap()),
         ["source", target, bytes] => source(target.parse().unwrap(), bytes.parse().unwrap()),
-        ["hear", address, ms] => hear(address.parse().unwrap(), Duration::from_millis(ms.parse().unwrap())),
+        ["listen", address, ms] => listen(address.parse().unwrap(), Duration::from_millis(ms.parse().unwrap())),
         ["say", target] => say(target.parse().unwrap()),
         ["bridge"] => serve_bridge().unwrap(),
         ["count", address] => count_numbers(address.parse().unwrap()),
@@ -620,12 +620,12 @@ fn sink(address: IpAddr, bytes: usize) {
 }
 
 /// Waits for a datagram.
-fn hear(address: IpAddr, wait: Duration) {
+fn listen(address: IpAddr, wait: Duration) {
     let socket = UdpSocket::bind((address, 0)).unwrap();
     println!("role: {}", socket.local_addr().unwrap().port());
     socket.set_read_timeout(Some(wait)).unwrap();
-    let heard = socket.recv(&mut [0; 16]).is_ok();
-    println!("role: {}", if heard { "heard" } else { "silence" });
+    let received = socket.recv(&mut [0; 16]).is_ok();
+    println!("role: {}", if received { "received" } else { "silence" });
 }
 
 /// Sends datagrams until it is killed. A missing route counts as a loss.

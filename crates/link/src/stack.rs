@@ -255,7 +255,7 @@ impl Stack {
 
     /// Whether the peer of a connection that no thread holds any more has not yet acknowledged all of it.
     pub(crate) fn owes(&self) -> bool {
-        self.streams.values().any(|stream| stream.orphan.is_some() && stream.is_unheard())
+        self.streams.values().any(|stream| stream.orphan.is_some() && stream.is_unacknowledged())
     }
 }
 

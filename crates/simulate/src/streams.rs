@@ -295,7 +295,7 @@ impl Run {
             while let Some(segment) = far.poll_transmit()? {
                 self.launch(1, segment, Vec::new());
             }
-            self.hear();
+            self.receive_replies();
             loop {
                 let length = far.read(&mut piece)?;
                 if length == 0 {
@@ -409,11 +409,11 @@ impl Run {
         while let Some(packet) = self.links[0].deliver(self.now) {
             self.arrive(&packet.tag, &packet.bytes);
         }
-        self.hear();
+        self.receive_replies();
     }
 
     /// What comes back.
-    fn hear(&mut self) {
+    fn receive_replies(&mut self) {
         while let Some(packet) = self.links[1].deliver(self.now) {
             self.caller.handle(&packet.tag, &packet.bytes, &mut |_: StreamPosition, _: &[u8]| true, self.now);
         }

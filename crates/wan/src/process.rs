@@ -71,14 +71,14 @@ impl CarrierProcess {
         };
         let mut process = Self { child, stdin, stdout: BufReader::new(stdout), stderr };
         process.tell(&serde_json::to_string(order).expect("plain values become JSON"))?;
-        process.hear::<Answer>()?.map_err(StartError::Refused)?;
+        process.receive::<Answer>()?.map_err(StartError::Refused)?;
         Ok(process)
     }
 
     /// What it has done until now.
     pub(crate) fn report(&mut self) -> Result<Report, WanError> {
         self.tell("report")?;
-        self.hear()
+        self.receive()
     }
 
     /// Whether it still runs.
@@ -97,11 +97,12 @@ impl CarrierProcess {
         told.map_err(|_| self.ended())
     }
 
-    fn hear<T: DeserializeOwned>(&mut self) -> Result<T, WanError> {
+    fn receive<T: DeserializeOwned>(&mut self) -> Result<T, WanError> {
         let mut line = String::new();
         for _ in 0..OTHER_LINES {
             line.clear();
-            let length = self.stdout.read_line(&mut line).map_err(WanError::while_doing("cannot hear the carrier"))?;
+            let length =
+                self.stdout.read_line(&mut line).map_err(WanError::while_doing("cannot read from the carrier"))?;
             if length == 0 {
                 return Err(self.ended());
             }

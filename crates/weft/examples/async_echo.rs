@@ -238,16 +238,16 @@ fn polled(messages: usize) -> Result<Vec<Duration>, Failure> {
 
 fn awaited(messages: usize) -> Result<Vec<Duration>, Failure> {
     let (server, client) = (Context::open()?, Context::open()?);
-    let (say, hear) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let serves = thread::spawn(move || -> Result<u64, Failure> {
         runtime()?.block_on(async {
             let reactor = Reactor::new(&server)?;
             let listener = reactor.listen("127.0.0.1:0".parse()?, &ListenOptions::default())?;
-            say.send(listener.local_address())?;
+            sender.send(listener.local_address())?;
             serve(&reactor, &listener, 1).await
         })
     });
-    let address = hear.recv()?;
+    let address = receiver.recv()?;
     let times = runtime()?.block_on(async {
         let reactor = Reactor::new(&client)?;
         let mut end = End::new(&reactor, &client.allocate_protection_domain()?)?;

@@ -42,7 +42,7 @@ fn be_exhausted(transport: Transport) {
     let files: Vec<File> = core::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     assert!(!files.is_empty());
     say(&format!("{:x} {} {}", endpoint.address().id, endpoint.address().paths[0], listener.local_address()));
-    process::hear();
+    process::read_line();
 }
 
 fn attributes(transport: Transport) -> EndpointAttributes {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use common::{ALL, End, Kind, PATIENCE, Pair};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use process::{Process, hear, role, say};
+use process::{Process, read_line, role, say};
 use weft::verbs::{
     Arm, ConnectOptions, Context, ListenOptions, PostError, Progress, QueuePairOptions, RemoteMemory, Stag, Status,
     WorkRequest,
@@ -266,7 +266,7 @@ fn stream(role: &str) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!(hear(), "stop");
+            assert_eq!(read_line(), "stop");
             stop.store(true, Ordering::Release);
         });
         let (mut sent, mut under_way) = (0, 0);
@@ -290,7 +290,7 @@ fn stream(role: &str) {
         }
         say(&sent.to_string());
     });
-    assert_eq!(hear(), "end");
+    assert_eq!(read_line(), "end");
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn answer_messages(role: &str) {
     let window = domain.allocate(8, ALL).unwrap();
     let mut word = 0u64;
     loop {
-        match hear().as_str() {
+        match read_line().as_str() {
             "send" => end.queue_pair.post(WorkRequest::send_inline(&[]).unwrap().id(1)).unwrap(),
             "write" => {
                 word += 1;
@@ -587,7 +587,7 @@ fn exit_while_streaming(role: &str) {
     let end = End::new(&context, &domain, &QueuePairOptions::default());
     end.queue_pair.connect(address.parse().unwrap(), &ConnectOptions::default()).unwrap();
     thread::spawn(|| {
-        hear();
+        read_line();
         exit(7);
     });
     for word in 1u64.. {
@@ -639,7 +639,7 @@ fn ping_pong(role: &str) {
         listener.accept(PATIENCE).unwrap().accept(&end.queue_pair, &[]).unwrap();
     }
     say("ready");
-    assert_eq!(hear(), "go");
+    assert_eq!(read_line(), "go");
     let send = || end.queue_pair.post(WorkRequest::send_inline(&[]).unwrap().unsignaled()).unwrap();
     for id in 0..ROUND_TRIPS {
         if begins {

@@ -245,7 +245,7 @@ fn wait_until(done: impl Fn() -> bool) {
 
 /// The process that is killed: sends, writes, and reads, all of it long.
 fn lender() {
-    let address: SocketAddr = process::hear().parse().unwrap();
+    let address: SocketAddr = process::read_line().parse().unwrap();
     let context = Kind::plain(Progress::Hybrid).context();
     let domain = context.allocate_protection_domain().unwrap();
     let end = End::new(&context, &domain, &QueuePairOptions::default());
@@ -254,7 +254,7 @@ fn lender() {
     end.queue_pair.connect(address, &connect).unwrap();
     let (own, back) = (domain.register(pattern(LENT), ALL).unwrap(), domain.allocate(LENT, ALL).unwrap());
     process::say(&spoken(own.remote(0)));
-    let theirs = heard(&process::hear());
+    let theirs = heard(&process::read_line());
     let slice = || own.slice(..).unwrap();
     loop {
         let read = WorkRequest::read(back.slice(..).unwrap(), theirs);

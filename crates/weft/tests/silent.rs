@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{ALL, End, Kind, PATIENCE, pattern};
 use nix::sys::resource::{UsageWho, getrusage};
-use process::{Process, hear, role, say};
+use process::{Process, read_line, role, say};
 use weft::verbs::laboratory::Split;
 use weft::verbs::{
     ConnectOptions, Context, ListenOptions, MemoryRegion, Progress, ProtectionDomain, QueuePairOptions, RemoteMemory,
@@ -224,7 +224,7 @@ fn target(role: &str) {
     listener.accept(PATIENCE).unwrap().accept(&end.queue_pair, &window.stag().0.to_ne_bytes()).unwrap();
     // From here on it is silent.
     let mut told = match pastime {
-        Pastime::Sleeping => hear(),
+        Pastime::Sleeping => read_line(),
         Pastime::Computing => while_hearing(|| {
             black_box(pattern(black_box(100)));
         }),
@@ -234,7 +234,7 @@ fn target(role: &str) {
     };
     if told == "measure" {
         measure(&context);
-        told = hear();
+        told = read_line();
     }
     assert_eq!(told, "check");
     assert!(window.to_vec()[..WINDOW as usize] == pattern(WINDOW as usize));
@@ -252,7 +252,7 @@ fn while_hearing(mut act: impl FnMut()) -> String {
     let heard = AtomicBool::new(false);
     thread::scope(|scope| {
         let line = scope.spawn(|| {
-            let line = hear();
+            let line = read_line();
             heard.store(true, Ordering::Release);
             line
         });

@@ -72,16 +72,16 @@ fn the_example_serves_a_thousand_clients_in_one_thread() {
     const GROUPS: usize = 4;
     const CLIENTS: usize = 250;
     const MESSAGES: u64 = 10;
-    let (say, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let server = thread::spawn(move || {
         block_on(async {
             let reactor = Reactor::new(&Context::open().unwrap()).unwrap();
             let listener = reactor.listen("127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
-            say.send(listener.local_address()).unwrap();
+            sender.send(listener.local_address()).unwrap();
             serve(&reactor, &listener, GROUPS * CLIENTS).await.unwrap()
         })
     });
-    let address = hear.recv().unwrap();
+    let address = receiver.recv().unwrap();
     let context = Context::open().unwrap();
     for _ in 0..GROUPS {
         assert_eq!(block_on(call_all(&context, address, CLIENTS, MESSAGES)).unwrap(), CLIENTS as u64 * MESSAGES);

@@ -38,7 +38,7 @@ impl Connection {
         let number = packet.header.number;
         let now = meta.now;
         self.counters.packets_received += 1;
-        self.last_heard = now;
+        self.last_received = now;
         let index = usize::from(packet.header.rail);
         let rail = &mut self.rails[index];
         let newest = number >= rail.received.expected();

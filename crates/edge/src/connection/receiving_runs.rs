@@ -55,7 +55,7 @@ impl Connection {
             Verdict::Duplicate => self.counters.duplicates += count,
         }
         self.counters.packets_received += count;
-        self.last_heard = meta.now;
+        self.last_received = meta.now;
         let index = usize::from(header.rail);
         let every = self.ack_every(index, run.length() / run.count());
         let (delay, at_once) = (self.settings.max_ack_delay, header.ack_now || meta.ecn & 3 == 3);

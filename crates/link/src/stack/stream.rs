@@ -181,7 +181,7 @@ impl Stream {
     }
 
     /// Whether the peer has not acknowledged all, the end included.
-    pub(super) fn is_unheard(&self) -> bool {
+    pub(super) fn is_unacknowledged(&self) -> bool {
         let ends = matches!(self.connection.state(), State::FinWait1 | State::Closing | State::LastAck);
         !self.has_ended() && (ends || self.connection.unacknowledged() > 0)
     }

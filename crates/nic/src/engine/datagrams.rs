@@ -14,7 +14,7 @@ use weft_base::{
 
 use super::codes::{code, host_key, reset_key};
 use super::doorbell::Doorbell;
-use super::heard::HeardCalls;
+use super::known_calls::KnownCalls;
 use super::served_port::{Brought, PortServer, ServedPort, ServingEnd};
 use super::unread::Unread;
 use crate::key::JobKey;
@@ -105,7 +105,7 @@ pub(super) struct Datagrams<N: Carrier> {
     /// By what peers call them alone. A peer that takes the name of another's connection gains nothing: only a peer
     /// that has the token ends one.
     forgotten: HashMap<u64, DefaultKey>,
-    heard_calls: HeardCalls,
+    known_calls: KnownCalls,
     /// Room for what is received, made with the first port. `None` while what is in it is delivered.
     pub(super) room: Option<Box<Room>>,
     /// Ports that are polled in this turn.
@@ -159,7 +159,7 @@ impl<N: Carrier> Datagrams<N> {
             own: HashMap::default(),
             peers: HashMap::new(),
             forgotten: HashMap::new(),
-            heard_calls: HeardCalls::default(),
+            known_calls: KnownCalls::default(),
             room: None,
             polled_ports: Vec::new(),
             unread: Unread::default(),
@@ -572,11 +572,11 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
     }
 
     fn note_call(&mut self, name: u128) -> bool {
-        self.heard_calls.note(name)
+        self.known_calls.note(name)
     }
 
     fn forget_call(&mut self, name: u128) {
-        self.heard_calls.forget(name);
+        self.known_calls.forget(name);
     }
 
     fn secret_bytes(&mut self) -> [u8; 64] {

@@ -38,12 +38,12 @@ impl EthernetLink {
         if !self.has(IpAddr::V4(target)) {
             // A host that announces itself asks for itself, or answers (RFC 5227 section 3).
             let is_claim = target == sender;
-            let is_known = is_claim && self.neighbours.hear(IpAddr::V4(sender), hardware, Word::Claim);
+            let is_known = is_claim && self.neighbours.receive(IpAddr::V4(sender), hardware, Word::Claim);
             return is_known.then_some(Arrived::Neighbour(IpAddr::V4(sender)));
         }
         let is_question = packet.operation == ArpOperation::REQUEST;
         let word = if is_question { Word::Question } else { Word::Answer };
-        let is_known = self.neighbours.hear(IpAddr::V4(sender), hardware, word);
+        let is_known = self.neighbours.receive(IpAddr::V4(sender), hardware, word);
         if is_question && self.answers {
             let answer = self.arp(ArpOperation::REPLY, hardware, hardware, [target, sender]);
             return Some(Arrived::Answer(answer));

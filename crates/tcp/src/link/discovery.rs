@@ -140,7 +140,7 @@ impl EthernetLink {
         if self.probed.contains(&target) {
             return None;
         }
-        let is_known = told.is_some_and(|told| self.neighbours.hear(IpAddr::V6(source), told, Word::Question));
+        let is_known = told.is_some_and(|told| self.neighbours.receive(IpAddr::V6(source), told, Word::Question));
         let answer = self.answer(target, source, told.unwrap_or(from));
         answer.or(is_known.then_some(Arrived::Neighbour(IpAddr::V6(source))))
     }
@@ -169,7 +169,7 @@ impl EthernetLink {
             return None;
         }
         let word = if kind.solicited { Word::Answer } else { Word::Claim };
-        self.neighbours.hear(address, hardware, word).then_some(Arrived::Neighbour(address))
+        self.neighbours.receive(address, hardware, word).then_some(Arrived::Neighbour(address))
     }
 }
 

@@ -66,7 +66,7 @@ impl Neighbours {
     ///
     /// A known neighbour keeps its hardware address: a claim of another makes it suspect, and only when it is forgotten
     /// after that can another take its place. Unasked, only a neighbour that asks is learned.
-    pub(super) fn hear(&mut self, address: IpAddr, hardware: [u8; 6], word: Word) -> bool {
+    pub(super) fn receive(&mut self, address: IpAddr, hardware: [u8; 6], word: Word) -> bool {
         // No host is a group (IEEE 802: the lowest bit of the first byte), nor are these addresses of a host.
         if hardware[0] & 1 == 1 || address.is_unspecified() || address.is_multicast() {
             return false;
@@ -150,31 +150,31 @@ mod tests {
     #[test]
     fn unasked_only_who_asks_is_learned() {
         let mut all = Neighbours::new(4);
-        assert!(!all.hear(ip(1), HERE, Word::Answer) && !all.hear(ip(1), HERE, Word::Claim));
+        assert!(!all.receive(ip(1), HERE, Word::Answer) && !all.receive(ip(1), HERE, Word::Claim));
         assert_eq!(all.get(ip(1)), None);
-        assert!(all.hear(ip(1), HERE, Word::Question));
+        assert!(all.receive(ip(1), HERE, Word::Question));
         all.ask(ip(2));
-        assert!(all.hear(ip(2), HERE, Word::Answer));
+        assert!(all.receive(ip(2), HERE, Word::Answer));
         assert_eq!((all.get(ip(1)), all.get(ip(2))), (Some(HERE), Some(HERE)));
         // Groups and unspecified addresses are never learned.
-        assert!(!all.hear(ip(3), [3, 0, 0, 0, 0, 1], Word::Question));
-        assert!(!all.hear("::".parse().unwrap(), HERE, Word::Question));
-        assert!(!all.hear("224.0.0.1".parse().unwrap(), HERE, Word::Question));
+        assert!(!all.receive(ip(3), [3, 0, 0, 0, 0, 1], Word::Question));
+        assert!(!all.receive("::".parse().unwrap(), HERE, Word::Question));
+        assert!(!all.receive("224.0.0.1".parse().unwrap(), HERE, Word::Question));
     }
 
     #[test]
     fn another_word_makes_doubt_and_changes_nothing() {
         for word in [Word::Question, Word::Answer, Word::Claim] {
             let mut all = Neighbours::new(4);
-            all.hear(ip(1), HERE, Word::Question);
-            assert!(!all.hear(ip(1), THERE, word) && !all.hear(ip(1), THERE, word), "{word:?}");
+            all.receive(ip(1), HERE, Word::Question);
+            assert!(!all.receive(ip(1), THERE, word) && !all.receive(ip(1), THERE, word), "{word:?}");
             assert_eq!((all.get(ip(1)), all.is_doubted(ip(1))), (Some(HERE), true));
             assert_eq!((all.poll_doubted(), all.poll_doubted()), (Some(ip(1)), None), "told once");
             // Not even when the question of whether it is still there is open.
             all.ask(ip(1));
-            assert!(!all.hear(ip(1), THERE, Word::Answer));
-            assert!(all.hear(ip(1), HERE, Word::Answer) && !all.is_doubted(ip(1)));
-            all.hear(ip(1), THERE, Word::Claim);
+            assert!(!all.receive(ip(1), THERE, Word::Answer));
+            assert!(all.receive(ip(1), HERE, Word::Answer) && !all.is_doubted(ip(1)));
+            all.receive(ip(1), THERE, Word::Claim);
             all.forget(ip(1));
             assert_eq!((all.get(ip(1)), all.poll_doubted()), (None, None));
         }
@@ -184,18 +184,18 @@ mod tests {
     fn a_flood_of_questions_pushes_out_nobody_who_is_wanted() {
         let mut all = Neighbours::new(3);
         all.ask(ip(1));
-        all.hear(ip(1), HERE, Word::Answer);
+        all.receive(ip(1), HERE, Word::Answer);
         (100..1000).for_each(|host| {
-            all.hear(ip(host), THERE, Word::Question);
+            all.receive(ip(host), THERE, Word::Question);
         });
         assert_eq!((all.len(), all.get(ip(1))), (3, Some(HERE)));
         assert_eq!(all.get(ip(999)), Some(THERE));
         for host in 2..5 {
             all.ask(ip(host));
-            assert!(all.hear(ip(host), HERE, Word::Answer));
+            assert!(all.receive(ip(host), HERE, Word::Answer));
         }
         assert_eq!((all.len(), all.get(ip(1)), all.get(ip(4))), (3, None, Some(HERE)), "the oldest goes");
-        assert!(!all.hear(ip(50), THERE, Word::Question), "all are wanted");
+        assert!(!all.receive(ip(50), THERE, Word::Question), "all are wanted");
         (0..10_000).for_each(|host| all.ask(ip(host)));
         assert_eq!(all.open.len(), OPEN_QUESTIONS);
     }

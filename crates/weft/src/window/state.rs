@@ -303,12 +303,12 @@ impl State {
             // A peer that is no rank has nothing to say.
             (_, None) => {}
             (Err(why), Some(rank)) => self.violate(rank, why.to_string()),
-            (Ok(()), Some(rank)) => self.heard(rank, &buffer[..event.length as usize], registry),
+            (Ok(()), Some(rank)) => self.receive(rank, &buffer[..event.length as usize], registry),
         }
         Some(buffer)
     }
 
-    fn heard(&mut self, from: usize, bytes: &[u8], registry: &Registry) {
+    fn receive(&mut self, from: usize, bytes: &[u8], registry: &Registry) {
         let mut values = core::mem::take(&mut self.values);
         match codec::parse(bytes, &mut values) {
             None => self.violate(from, format!("a message of {} bytes that says nothing", bytes.len())),
@@ -467,11 +467,11 @@ mod tests {
             let mut message = Vec::new();
             let run = Run { offset: 0, stride: 0, length: 8, count: 1 };
             packed::emit((id, epoch + 1), &[run], &[0xee; 8], true, &mut message);
-            let hear = || core.state().heard(1, &message, &core.surroundings.registry);
+            let receive = || core.state().receive(1, &message, &core.surroundings.registry);
             let kept = || core.with(id, |side| (side.early.len(), side.cause.is_some()));
-            (0..Load::EARLY.messages).for_each(|_| hear());
+            (0..Load::EARLY.messages).for_each(|_| receive());
             assert_eq!(kept(), (Load::EARLY.messages as usize, false));
-            (0..1000).for_each(|_| hear());
+            (0..1000).for_each(|_| receive());
             assert_eq!(kept(), (Load::EARLY.messages as usize, true));
             let ended = core.wait_for(id, |_| None::<()>).unwrap_err();
             let text = ended.to_string();
@@ -500,11 +500,11 @@ mod tests {
             let run = Run { offset: 0, stride: 0, length, count: 1 };
             packed::emit((id, epoch + 1), &[run], &vec![0; length as usize], true, &mut message);
             let most = Load::EARLY.bytes / length;
-            let hear = |from| core.state().heard(from, &message, &core.surroundings.registry);
-            (0..most).for_each(|_| hear(1));
-            (0..most).for_each(|_| hear(0));
+            let receive = |from| core.state().receive(from, &message, &core.surroundings.registry);
+            (0..most).for_each(|_| receive(1));
+            (0..most).for_each(|_| receive(0));
             assert_eq!(core.with(id, |side| (side.early.len(), side.cause.is_some())), (2 * most as usize, false));
-            hear(1);
+            receive(1);
             assert_eq!(core.with(id, |side| (side.early.len(), side.cause.is_some())), (2 * most as usize, true));
         });
     }

@@ -26,7 +26,7 @@ pub(crate) fn say(line: &str) {
 }
 
 /// In a role: the next line from the process that started this one, which is awaited in a read of a pipe.
-pub(crate) fn hear() -> String {
+pub(crate) fn read_line() -> String {
     let mut line = String::new();
     assert!(std::io::stdin().read_line(&mut line).unwrap() > 0, "the other process has gone");
     line.trim_end().to_owned()

@@ -64,7 +64,7 @@ impl FirstMessage {
             let began = Instant::now();
             let peer = talk.endpoint.peer(&address)?;
             talk.say(peer, job)?;
-            talk.hear()?;
+            talk.receive()?;
             // It connects by itself, and does not say when.
             set_ups.add(began, None, Instant::now());
             talk.flush()?;
@@ -77,7 +77,7 @@ impl FirstMessage {
         let talk = self.own.as_mut().ok_or("the active side has no endpoint that stays")?;
         for _ in 0..job.warmup + job.iterations {
             talk.listen(job)?;
-            let peer = talk.hear()?;
+            let peer = talk.receive()?;
             talk.say(peer, job)?;
             talk.flush()?;
         }
@@ -109,7 +109,7 @@ impl Talk {
     }
 
     /// Waits for a message, and says whose it is.
-    fn hear(&mut self) -> Outcome<PeerId> {
+    fn receive(&mut self) -> Outcome<PeerId> {
         loop {
             if let Some(peer) = self.heard.take() {
                 return Ok(peer);

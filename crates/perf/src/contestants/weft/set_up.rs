@@ -63,7 +63,7 @@ impl Connecting {
             link.queue_pair().connect(remote, &self.settings.of_connection())?;
             let connected = Instant::now();
             say(&link, job)?;
-            hear(&mut link)?;
+            receive(&mut link)?;
             set_ups.add(began, Some(connected), Instant::now());
             link.flush()?;
             self.link = Some(link);
@@ -77,7 +77,7 @@ impl Connecting {
             let listener = self.listener.as_ref().ok_or("the active side accepts nothing")?;
             listener.accept(Some(CONNECT_LIMIT))?.accept(link.queue_pair(), &[])?;
             link.queue_pair().wait_connected(Some(CONNECT_LIMIT))?;
-            hear(&mut link)?;
+            receive(&mut link)?;
             say(&link, job)?;
             link.flush()?;
             self.link = Some(link);
@@ -90,7 +90,7 @@ fn say(link: &Link, job: &Job) -> Outcome<()> {
     Ok(link.queue_pair().post(WorkRequest::send_inline(&vec![0x5a; job.size])?.unsignaled())?)
 }
 
-fn hear(link: &mut Link) -> Outcome<()> {
+fn receive(link: &mut Link) -> Outcome<()> {
     while link.received == 0 {
         link.turn()?;
     }

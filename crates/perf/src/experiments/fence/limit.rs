@@ -24,7 +24,7 @@ pub(crate) struct Spoken {
 }
 
 /// Waits for a process and what it says. One that has not ended at the deadline is ended: that is an error.
-pub(crate) fn hear(child: &mut Child, deadline: Instant) -> Result<Spoken, String> {
+pub(crate) fn output_until(child: &mut Child, deadline: Instant) -> Result<Spoken, String> {
     let output = child.stdout.take().map(read);
     let errors = child.stderr.take().map(read);
     let status = wait(child, deadline)?;
@@ -88,13 +88,13 @@ mod tests {
     #[test]
     fn what_a_process_says_is_heard_and_who_does_not_end_is_ended() {
         let far = || Instant::now() + Duration::from_secs(600);
-        let spoken = hear(&mut shell("echo figures; echo complaint >&2; exit 3"), far()).unwrap();
+        let spoken = output_until(&mut shell("echo figures; echo complaint >&2; exit 3"), far()).unwrap();
         assert_eq!(
             (spoken.status.code(), &*spoken.output, &*spoken.errors),
             (Some(3), &b"figures\n"[..], &b"complaint\n"[..])
         );
         let mut stuck = shell("exec sleep 3600");
-        let reason = hear(&mut stuck, Instant::now()).err().unwrap();
+        let reason = output_until(&mut stuck, Instant::now()).err().unwrap();
         assert!(reason.contains("--timeout"), "{reason}");
         assert!(stuck.try_wait().unwrap().is_some(), "it is gone");
     }
@@ -103,7 +103,7 @@ mod tests {
     fn what_a_process_leaves_behind_keeps_nobody_waiting() {
         // The pipe stays open as long as the second process is there.
         let mut child = shell("sleep 5 & echo figures");
-        assert!(hear(&mut child, Instant::now() + Duration::from_millis(300)).is_err());
+        assert!(output_until(&mut child, Instant::now() + Duration::from_millis(300)).is_err());
         assert!(child.try_wait().unwrap().is_some());
     }
 }

@@ -117,7 +117,7 @@ impl Peer {
         command.args([scale.iterations.to_string(), warmup.to_string(), budget_us.to_string()]);
         command.arg(scale.limit_s.to_string()).args(loads.iter().map(Load::to_string));
         let failed = |error| format!("{}: {error}", self.installation.mpiexec.display());
-        let output = limit::hear(&mut command.spawn().map_err(failed)?, limit::deadline(scale.limit_s))?;
+        let output = limit::output_until(&mut command.spawn().map_err(failed)?, limit::deadline(scale.limit_s))?;
         let text = String::from_utf8_lossy(&output.output);
         let figures: Vec<Figure> = text.lines().filter_map(|line| self.figure(line)).collect();
         if output.status.success() && figures.len() == loads.len() {
@@ -137,7 +137,7 @@ impl Peer {
     ) -> Result<Vec<Figure>, String> {
         command.args([cells, steps].map(|number| number.to_string()));
         let failed = |error| format!("{}: {error}", self.installation.mpiexec.display());
-        let output = limit::hear(&mut command.spawn().map_err(failed)?, limit::deadline(scale.limit_s))?;
+        let output = limit::output_until(&mut command.spawn().map_err(failed)?, limit::deadline(scale.limit_s))?;
         let text = String::from_utf8_lossy(&output.output);
         let plate = format!("plate {:x}", checksum(&alone(cells as usize, steps as usize)));
         if output.status.success() && !text.lines().any(|line| line == plate) {

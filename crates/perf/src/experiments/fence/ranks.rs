@@ -92,7 +92,7 @@ fn meet(place: &Place, rank: usize, ranks: usize, command: &mut Command) {
 fn collect(children: &mut [Child], deadline: Instant) -> Result<Vec<u8>, String> {
     let mut said = Vec::new();
     for (rank, child) in children.iter_mut().enumerate() {
-        let spoken = limit::hear(child, deadline).map_err(|reason| format!("rank {rank}: {reason}"))?;
+        let spoken = limit::output_until(child, deadline).map_err(|reason| format!("rank {rank}: {reason}"))?;
         if !spoken.status.success() {
             return Err(format!("rank {rank} has ended with {}", spoken.status));
         }
