@@ -1,5 +1,5 @@
-//! A stream of so many megabytes through two connections of this process, frame by frame, as over an Ethernet: to count
-//! instructions with, where time says little.
+//! A stream of a given number of megabytes through two connections of this process, frame by frame, as over an
+//! Ethernet: for counting instructions, where times vary.
 //! `valgrind --tool=callgrind target/release/examples/bulk 100 1500` (megabytes, MTU); frames are summed up when
 //! `verify` follows. It prints how many frames that were.
 

@@ -55,7 +55,7 @@ fn serve(listener: &StreamListener) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes and reads at the same time: an echo that nobody reads stops.
+/// Writes and reads at the same time: an echo whose client does not read stops.
 fn call(context: &Context, address: SocketAddr) -> Result<(), Box<dyn Error>> {
     let stream = Stream::connect(context, address)?;
     let bytes: Vec<u8> = (0..10_000_000_u32).map(|at| (at % 251) as u8).collect();

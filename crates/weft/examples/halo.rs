@@ -40,10 +40,10 @@ const FENCES: [(&str, Fence); 8] = [
     ("tagged", Fence::Tagged),
 ];
 
-/// What is computed, and by whom.
+/// What is computed, and by how many ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Ranks, if nobody else has started them.
+    /// Ranks, if no launcher has started them.
     pub(crate) ranks: usize,
     /// They are processes, not threads.
     pub(crate) processes: bool,

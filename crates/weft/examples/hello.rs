@@ -11,12 +11,12 @@ use weft::verbs::{
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [role, address] = &arguments[..] else { return Err("say `listen ADDRESS` or `connect ADDRESS`".into()) };
+    let [role, address] = &arguments[..] else { return Err("give `listen ADDRESS` or `connect ADDRESS`".into()) };
     println!("{}", hello(role, address)?);
     Ok(())
 }
 
-/// Plays one of the two roles, and says what has happened.
+/// Plays one of the two roles, and returns what has happened.
 pub(crate) fn hello(role: &str, address: &str) -> Result<String, Box<dyn Error>> {
     // A software NIC, a domain in which queue pairs reach memory, and a place where finished work is reported.
     let context = Context::open()?;
@@ -36,7 +36,7 @@ fn passive(
     queue_pair: &QueuePair,
     address: &str,
 ) -> Result<String, Box<dyn Error>> {
-    // Memory that the peer may write, and a receive for the message that says how much it has written.
+    // Memory that the peer may write, and a receive for the message with the number of bytes that it has written.
     let window = domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let inbox = domain.allocate(8, Access::LOCAL_WRITE)?;
     queue_pair.post_receive(1, &[inbox.slice(..)?])?;
@@ -53,7 +53,7 @@ fn passive(
     let mut text = vec![0; usize::try_from(u64::from_be_bytes(length))?.min(4096)];
     window.read(0, &mut text)?;
     queue_pair.disconnect(None)?;
-    Ok(format!("in my memory stands: {}", String::from_utf8_lossy(&text)))
+    Ok(format!("my memory has: {}", String::from_utf8_lossy(&text)))
 }
 
 fn active(
@@ -66,7 +66,7 @@ fn active(
     let stag = Stag(u32::from_be_bytes(connection.private_data[..].try_into()?));
     let window = RemoteMemory { stag, offset: 0 };
 
-    // Write into the peer's memory, without its help; then tell it how much.
+    // Write into the peer's memory, without its help; then send it the number of bytes.
     let text = b"hello from another process".to_vec();
     let length = text.len() as u64;
     let source = domain.register(text, Access::LOCAL_READ)?;

@@ -1,7 +1,7 @@
 //! Both ends of a stream of tagged messages in one thread: how many instructions does a message take?
 //!
 //! `valgrind --tool=callgrind target/release/examples/messages 10000 64 8 edge://127.0.0.1` (messages, window, bytes,
-//! and what carries them: iWARP, if nothing is said); a window of 1 is a ping without the pong. With a fifth argument,
+//! and what carries them: iWARP by default); a window of 1 is a ping without the pong. With a fifth argument,
 //! `pong`, the two take turns.
 
 use std::error::Error;

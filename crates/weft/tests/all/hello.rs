@@ -18,6 +18,6 @@ fn the_text_arrives() {
             result => break result,
         }
     };
-    assert_eq!(passive.join().unwrap().unwrap(), "in my memory stands: hello from another process");
+    assert_eq!(passive.join().unwrap().unwrap(), "my memory has: hello from another process");
     assert_eq!(wrote.unwrap(), format!("wrote 26 bytes into the memory of {free}"));
 }
