@@ -628,8 +628,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         queued.take(at)
     }
 
-    /// Has a connection check whether its peer's host still answers, when that is due for all: one wake-up is enough for
-    /// them.
+    /// Has a connection check whether its peer's host still answers, when that is due for all: one wake-up is enough
+    /// for them.
     fn check_peer_later(&mut self, key: DefaultKey) {
         let Some(interval) = self.peer_check else { return };
         let rounds = self.now.since(Time::ZERO).as_nanos() / interval.as_nanos();
