@@ -6,6 +6,7 @@ import tempfile
 import time
 
 import bindings
+import loopback
 import pyverbs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -114,6 +115,13 @@ def run_bindings(session, place):
     # The crate's own: it takes the second GID, so the loopback gets a second address.
     script = f"ip link set lo up; ip addr add 127.0.0.2/8 dev lo; exec {example}"
     run_in_network(session, place, "crate-example", script, ["sent", "received"])
+
+
+def run_crate_tests(session, place):
+    """The own tests of the same crate."""
+    name = f"{place.name}/crate-tests"
+    if session.wanted(name):
+        loopback.run(place, name, session.report)
 
 
 def run_manager(session, place):

@@ -1,7 +1,8 @@
+#!/usr/bin/env python3
 """Builds the programs over the crate `ibverbs`: ours, and the example that the crate comes with.
 
 The crate makes its bindings of the sources of rdma-core that it contains: by cmake, and libclang. The first build takes
-a minute or more; what it has made stays in .cache.
+a minute or more; what it has made stays in .cache. Exit code 77: they can't be built here.
 """
 
 import functools
@@ -10,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import packages
 
@@ -20,6 +22,7 @@ PACKAGES = {"cmake": "cmake", "pkg-config": "pkg-config", "gcc": "gcc",
             "/usr/include/libnl3/netlink/route/link.h": "libnl-route-3-dev",
             "/usr/lib/llvm-*/lib/libclang.so": "libclang-dev"}
 LIMIT_S = 900
+CANNOT_BE_HAD = 77
 
 
 @functools.cache
@@ -51,15 +54,29 @@ def build():
     return os.path.join(output, "ibverbs-loopback"), os.path.join(output, "examples", "loopback"), ""
 
 
-def cargo(*words):
-    environment = {**os.environ, "CARGO_TARGET_DIR": os.path.join(FOLDER, "target")}
+def cargo(*words, folder=FOLDER):
+    return run(["cargo", *words], folder, {**os.environ, "CARGO_TARGET_DIR": os.path.join(folder, "target")})
+
+
+def run(command, folder, environment):
     try:
-        return subprocess.run(["cargo", *words], cwd=FOLDER, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
+        return subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 1, "", f"cargo {words[0]} takes longer than {LIMIT_S} s")
+        return subprocess.CompletedProcess(command, 1, "", f"{' '.join(command[:2])} takes longer than {LIMIT_S} s")
 
 
 def last_line(text):
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it says nothing"
+
+
+def main():
+    _, _, reason = build()
+    if reason:
+        print(f"cannot be had here: {reason}")
+    return CANNOT_BE_HAD if reason else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
