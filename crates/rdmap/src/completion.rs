@@ -18,7 +18,7 @@ pub struct Completion {
     /// Bytes of the message: sent, read, or received; for immediate data that were received, those of the Write right
     /// before them. What a failed request has moved is unknown; it says 0.
     pub length: u32,
-    /// The immediate data that was received.
+    /// The immediate data that was received: 64 bits, or 32 with a Send.
     pub immediate: Option<u64>,
     /// The STag that the peer requested to invalidate, and that is invalid now.
     pub invalidated: Option<Stag>,

@@ -93,6 +93,15 @@ pub enum Operation {
         /// Asks the peer to invalidate this STag of its own.
         invalidate: Option<Stag>,
     },
+    /// Sends a message with immediate data, which the completion of the peer's receive has.
+    SendImmediate {
+        /// The message.
+        payload: Payload,
+        /// The immediate data.
+        immediate: u32,
+        /// Asks the peer for an event.
+        solicited: bool,
+    },
     /// Writes to the peer's memory.
     Write {
         /// The bytes.
@@ -150,7 +159,7 @@ impl Operation {
     #[must_use]
     pub fn kind(&self) -> CompletionKind {
         match self {
-            Self::Send { .. } => CompletionKind::Send,
+            Self::Send { .. } | Self::SendImmediate { .. } => CompletionKind::Send,
             Self::Write { .. } => CompletionKind::Write,
             Self::WriteImmediate { .. } => CompletionKind::WriteImmediate,
             Self::Immediate { .. } => CompletionKind::Immediate,
@@ -162,9 +171,10 @@ impl Operation {
     /// The bytes that it sends.
     pub(crate) fn payload(&self) -> Option<&Payload> {
         match self {
-            Self::Send { payload, .. } | Self::Write { payload, .. } | Self::WriteImmediate { payload, .. } => {
-                Some(payload)
-            }
+            Self::Send { payload, .. }
+            | Self::SendImmediate { payload, .. }
+            | Self::Write { payload, .. }
+            | Self::WriteImmediate { payload, .. } => Some(payload),
             Self::Immediate { .. } | Self::Read { .. } | Self::Atomic { .. } => None,
         }
     }
@@ -196,7 +206,9 @@ impl Operation {
     #[inline]
     pub fn short_payload(&self, most: u32) -> Option<&Payload> {
         match self {
-            Self::Send { payload, .. } | Self::Write { payload, .. } if payload.length() <= most => Some(payload),
+            Self::Send { payload, .. } | Self::SendImmediate { payload, .. } | Self::Write { payload, .. } => {
+                Some(payload).filter(|payload| payload.length() <= most)
+            }
             _ => None,
         }
     }
@@ -207,13 +219,21 @@ impl Operation {
         matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
 
+    /// Whether it is a message with bytes for a receive of the peer.
+    pub(crate) fn is_send(&self) -> bool {
+        matches!(self, Self::Send { .. } | Self::SendImmediate { .. })
+    }
+
     /// Whether it uses up a receive of the peer.
     pub(crate) fn takes_receive(&self) -> bool {
-        matches!(self, Self::Send { .. } | Self::WriteImmediate { .. } | Self::Immediate { .. })
+        self.is_send() || matches!(self, Self::WriteImmediate { .. } | Self::Immediate { .. })
     }
 
     pub(crate) fn needs_extensions(&self) -> bool {
-        matches!(self, Self::WriteImmediate { .. } | Self::Immediate { .. } | Self::Atomic { .. })
+        matches!(
+            self,
+            Self::SendImmediate { .. } | Self::WriteImmediate { .. } | Self::Immediate { .. } | Self::Atomic { .. }
+        )
     }
 
     /// The peer's memory that it touches, and how many bytes of it.
@@ -221,7 +241,7 @@ impl Operation {
     #[inline]
     pub fn remote(&self) -> Option<(RemoteTarget, u32)> {
         match self {
-            Self::Send { .. } | Self::Immediate { .. } => None,
+            Self::Send { .. } | Self::SendImmediate { .. } | Self::Immediate { .. } => None,
             Self::Write { target, .. } | Self::WriteImmediate { target, .. } | Self::Atomic { target, .. } => {
                 Some((*target, self.length()))
             }

@@ -238,7 +238,7 @@ impl SmallWrite {
 pub(crate) struct Part {
     pub(crate) number: MessageNumber,
     pub(crate) opcode: Opcode,
-    /// The Invalidate STag field.
+    /// The Invalidate STag field, where a Send with immediate data has these.
     pub(crate) word: u32,
     pub(crate) offset: u32,
     /// Bytes that go to the receive buffer.

@@ -188,13 +188,14 @@ impl Side {
             Payload::Inline(InlineBytes::new(&bytes).expect("no more than fit"))
         };
         let solicited = how & 0x40 != 0;
-        let operation = match how % 7 {
+        let operation = match how % 8 {
             0 => Operation::Send { payload, solicited, invalidate: None },
             1 => Operation::Send { payload, solicited, invalidate: Some(remote.stag) },
             2 => Operation::Write { payload, target },
             3 => Operation::WriteImmediate { payload, target, immediate: skew, solicited },
             4 => Operation::Immediate { immediate: skew, solicited },
             5 => Operation::Read { sink: Gather::from(slice), source: target },
+            6 => Operation::SendImmediate { payload, immediate: skew as u32, solicited },
             _ => Operation::Atomic {
                 code: AtomicCode::FetchAdd,
                 data: skew,

@@ -59,6 +59,20 @@ fn messages_writes_reads_and_atomics() {
     assert_eq!((told.opcode, told.byte_len), (IBV_WC_RECV_RDMA_WITH_IMM, 7));
     assert_eq!((u32::from_be(told.imm_data), told.wc_flags & IBV_WC_WITH_IMM), (0x1234_5678, IBV_WC_WITH_IMM));
     one.expect(8, IBV_WC_SUCCESS);
+
+    for (id, length, flags) in [(10, 0, 0), (12, 7, 0), (14, 7, IBV_SEND_INLINE), (16, 3000, IBV_SEND_SOLICITED)] {
+        fill(&mut one, 0, &vec![id as u8; length]);
+        assert_eq!(other.post_receive(id, other.entry(2000, 3000)), 0);
+        let mut sent = End::request(id + 1, IBV_WR_SEND_WITH_IMM);
+        sent.send_flags |= flags;
+        sent.imm_data = (0x8000_0000 | length as u32).to_be();
+        assert_eq!(one.post(sent, one.entry(0, length)), 0);
+        let told = other.expect(id, IBV_WC_SUCCESS);
+        assert_eq!((told.opcode, told.byte_len as usize, told.wc_flags), (IBV_WC_RECV, length, IBV_WC_WITH_IMM));
+        assert_eq!(u32::from_be(told.imm_data), 0x8000_0000 | length as u32);
+        assert_eq!(other.bytes(2000, length), vec![id as u8; length]);
+        assert_eq!(one.expect(id + 1, IBV_WC_SUCCESS).opcode, IBV_WC_SEND);
+    }
     one.destroy_all();
     other.destroy_all();
     device.close();

@@ -51,10 +51,15 @@ pub enum Opcode {
     AtomicResponse = 11,
     /// [`Receipt`]: no standard has it, and only Weft peers that have agreed on receipts send it.
     Receipt = 12,
+    /// Send with Immediate Data in the word of its header that a Send with Invalidate has for its STag: no standard has
+    /// it, and only Weft peers that have agreed on extensions send it.
+    SendImmediate = 13,
+    /// Send with Immediate Data and Solicited Event, of the same kind.
+    SendSolicitedImmediate = 14,
 }
 
 impl Opcode {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Write,
         Self::ReadRequest,
         Self::ReadResponse,
@@ -68,6 +73,8 @@ impl Opcode {
         Self::AtomicRequest,
         Self::AtomicResponse,
         Self::Receipt,
+        Self::SendImmediate,
+        Self::SendSolicitedImmediate,
     ];
 
     /// Whether messages of this kind travel in tagged segments (RFC 5040 figure 4).
@@ -86,7 +93,9 @@ impl Opcode {
             | Self::SendSolicited
             | Self::SendSolicitedInvalidate
             | Self::Immediate
-            | Self::ImmediateSolicited => Some(queue::SEND),
+            | Self::ImmediateSolicited
+            | Self::SendImmediate
+            | Self::SendSolicitedImmediate => Some(queue::SEND),
             Self::ReadRequest | Self::AtomicRequest => Some(queue::READ_REQUEST),
             Self::Terminate => Some(queue::TERMINATE),
             Self::AtomicResponse => Some(queue::ATOMIC_RESPONSE),
@@ -407,7 +416,7 @@ mod tests {
     use super::*;
 
     /// Opcode, control byte, whether tagged, queue: figure 4 of RFC 5040, figure 2 of RFC 7306, and our own.
-    const OPCODES: [(Opcode, u8, Option<u32>); 13] = [
+    const OPCODES: [(Opcode, u8, Option<u32>); 15] = [
         (Opcode::Write, 0x40, None),
         (Opcode::ReadRequest, 0x41, Some(1)),
         (Opcode::ReadResponse, 0x42, None),
@@ -421,6 +430,8 @@ mod tests {
         (Opcode::AtomicRequest, 0x4a, Some(1)),
         (Opcode::AtomicResponse, 0x4b, Some(3)),
         (Opcode::Receipt, 0x4c, Some(4)),
+        (Opcode::SendImmediate, 0x4d, Some(0)),
+        (Opcode::SendSolicitedImmediate, 0x4e, Some(0)),
     ];
 
     #[test]
@@ -437,7 +448,7 @@ mod tests {
     fn every_control_byte_is_read_or_refused_for_the_right_reason() {
         for byte in 0..=u8::MAX {
             let expected = match (byte >> 6, byte & 0x0f) {
-                (1, code) if code < 13 => Ok(Control { opcode: OPCODES[usize::from(code)].0 }),
+                (1, code) if code < 15 => Ok(Control { opcode: OPCODES[usize::from(code)].0 }),
                 (1, code) => Err(ControlError::Opcode(code)),
                 (version, _) => Err(ControlError::Version(version)),
             };

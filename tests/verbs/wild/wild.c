@@ -77,8 +77,6 @@ static void tame(struct ibv_send_wr *wr, struct ibv_sge *list)
         list[at] = tame_sge();
     if (is_atomic)
         list[0].length = 8;
-    if (wr->opcode == IBV_WR_SEND_WITH_IMM)
-        wr->num_sge = 0;
     wr->wr.atomic.remote_addr = (uintptr_t)steady + pick(STEADY_BYTES - 16384) / 8 * 8;
     if (is_atomic)
         wr->wr.atomic.rkey = steady_mr->rkey;

@@ -137,13 +137,17 @@ impl Stream {
         }
         let invalidated = self.invalidate(part)?;
         let length = self.receives.filled();
-        let solicited = matches!(part.opcode, Opcode::SendSolicited | Opcode::SendSolicitedInvalidate);
+        let solicited = matches!(
+            part.opcode,
+            Opcode::SendSolicited | Opcode::SendSolicitedInvalidate | Opcode::SendSolicitedImmediate
+        );
+        let has_immediate = matches!(part.opcode, Opcode::SendImmediate | Opcode::SendSolicitedImmediate);
         self.receives.complete(|id| Completion {
             id,
             kind: CompletionKind::Receive,
             status: Status::Success,
             length,
-            immediate: None,
+            immediate: has_immediate.then(|| part.word.into()),
             invalidated,
             solicited,
         });

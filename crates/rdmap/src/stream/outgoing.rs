@@ -6,7 +6,7 @@ use weft_wire::rdmap::{ASKS_RECEIPT, AtomicRequest, Control, Opcode, ReadRequest
 use weft_wire::terminate::Terminate;
 
 use crate::config::ReadyKind;
-use crate::request::{Operation, RemoteTarget};
+use crate::request::{Operation, Payload, RemoteTarget};
 use crate::requester::{Requester, SINK_OFFSET};
 use crate::send::Entry;
 
@@ -111,12 +111,11 @@ impl Outgoing {
     pub(super) fn write(&mut self, sequence: u64, entry: &mut Entry, requester: &mut Requester, room: Room) -> Piece {
         match &entry.request.operation {
             Operation::Send { payload, solicited, invalidate } => {
-                let (take, last) = cut(payload.length() - entry.formed, room.payload(UNTAGGED_LENGTH));
-                let (_, number) = *entry.number.get_or_insert_with(|| (queue::SEND, advance(&mut self.send_number)));
-                let opcode = send_opcode(*solicited, invalidate.is_some());
-                let word = invalidate.map_or(0, |stag| stag.0);
-                self.writer.untagged(opcode, last, word, queue::SEND, number, entry.formed);
-                Piece { take, whole: last }
+                self.write_send(payload, entry.formed, &mut entry.number, of_send(*solicited, *invalidate), room)
+            }
+            Operation::SendImmediate { payload, solicited, immediate } => {
+                let head = (immediate_opcode(*solicited), *immediate);
+                self.write_send(payload, entry.formed, &mut entry.number, head, room)
             }
             Operation::Write { payload, target } => self.write_tagged(payload.length(), entry.formed, target, room),
             Operation::WriteImmediate { payload, target, .. } if !entry.write_formed => {
@@ -156,9 +155,12 @@ impl Outgoing {
     pub(super) fn write_whole(&mut self, operation: &Operation) -> Option<&[u8]> {
         match operation {
             Operation::Send { solicited, invalidate, .. } => {
-                let opcode = send_opcode(*solicited, invalidate.is_some());
-                let word = invalidate.map_or(0, |stag| stag.0);
+                let (opcode, word) = of_send(*solicited, *invalidate);
                 self.writer.untagged(opcode, true, word, queue::SEND, self.send_number, 0);
+            }
+            Operation::SendImmediate { solicited, immediate, .. } => {
+                let opcode = immediate_opcode(*solicited);
+                self.writer.untagged(opcode, true, *immediate, queue::SEND, self.send_number, 0);
             }
             Operation::Write { target, .. } => {
                 self.writer.tagged(Opcode::Write, true, target.stag, target.offset);
@@ -170,9 +172,23 @@ impl Outgoing {
 
     /// What was written by [`Outgoing::write_whole`] goes out. Returns the number of its message, if it has one.
     pub(super) fn pass(&mut self, operation: &Operation) -> Option<MessageNumber> {
-        let is_send = matches!(operation, Operation::Send { .. });
         self.on_written(Source::Request, true);
-        is_send.then(|| advance(&mut self.send_number))
+        operation.is_send().then(|| advance(&mut self.send_number))
+    }
+
+    /// The next segment of a Send with this opcode, and this word of its header.
+    fn write_send(
+        &mut self,
+        payload: &Payload,
+        formed: u32,
+        number: &mut Option<(u32, MessageNumber)>,
+        (opcode, word): (Opcode, u32),
+        room: Room,
+    ) -> Piece {
+        let (take, last) = cut(payload.length() - formed, room.payload(UNTAGGED_LENGTH));
+        let (_, number) = *number.get_or_insert_with(|| (queue::SEND, advance(&mut self.send_number)));
+        self.writer.untagged(opcode, last, word, queue::SEND, number, formed);
+        Piece { take, whole: last }
     }
 
     fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, room: Room) -> Piece {
@@ -213,13 +229,20 @@ pub(super) fn advance(number: &mut MessageNumber) -> MessageNumber {
     taken
 }
 
-fn send_opcode(solicited: bool, invalidates: bool) -> Opcode {
-    match (solicited, invalidates) {
+/// The opcode of a Send, and the word of its header.
+fn of_send(solicited: bool, invalidate: Option<Stag>) -> (Opcode, u32) {
+    let opcode = match (solicited, invalidate.is_some()) {
         (false, false) => Opcode::Send,
         (false, true) => Opcode::SendInvalidate,
         (true, false) => Opcode::SendSolicited,
         (true, true) => Opcode::SendSolicitedInvalidate,
-    }
+    };
+    (opcode, invalidate.map_or(0, |stag| stag.0))
+}
+
+/// The opcode of a Send with immediate data.
+fn immediate_opcode(solicited: bool) -> Opcode {
+    if solicited { Opcode::SendSolicitedImmediate } else { Opcode::SendImmediate }
 }
 
 /// Writes headers, and what RDMAP puts behind them.

@@ -419,7 +419,8 @@ fn check_terminate(head: &Head<'_>, number: MessageNumber) -> Result<(Gather, Ef
 }
 
 fn is_extension(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Immediate | Opcode::ImmediateSolicited | Opcode::AtomicRequest | Opcode::AtomicResponse)
+    let is_send = matches!(opcode, Opcode::SendImmediate | Opcode::SendSolicitedImmediate);
+    is_send || is_immediate(opcode) || matches!(opcode, Opcode::AtomicRequest | Opcode::AtomicResponse)
 }
 
 /// The ready-to-receive Send of RFC 6581 section 9.2: message 1, of length zero. It is none of the user's.

@@ -195,6 +195,7 @@ fn only_a_plain_send_whose_turn_has_come_is_found() {
         (ulpdu(Opcode::SendSolicited, true, first(queue::SEND, 1, 0)), "a solicited event"),
         (ulpdu(Opcode::SendInvalidate, true, first(queue::SEND, 1, 0)), "an STag to be invalidated"),
         (ulpdu(Opcode::Immediate, true, first(queue::SEND, 1, 0)), "immediate data"),
+        (ulpdu(Opcode::SendImmediate, true, first(queue::SEND, 1, 0)), "a message with immediate data"),
         (ulpdu(Opcode::Write, true, Target::Tagged { stag: Stag(1), offset: 0 }), "a write"),
         (vec![0; 22], "another version"),
     ] {

@@ -99,6 +99,7 @@ impl Side {
             Operation::Read { sink, .. } => (*sink, LocalRight::Write),
             Operation::Atomic { sink, .. } => (Gather::from(*sink), LocalRight::Write),
             Operation::Send { payload, .. }
+            | Operation::SendImmediate { payload, .. }
             | Operation::Write { payload, .. }
             | Operation::WriteImmediate { payload, .. } => match payload {
                 Payload::Gather(gather) => (*gather, LocalRight::Read),

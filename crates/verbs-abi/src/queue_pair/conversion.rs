@@ -11,10 +11,6 @@ use crate::errno::Errno;
 use crate::limits;
 use crate::slices::{Slices, Unfit, entries, slices};
 
-/// Set in the immediate data of a Send without bytes, which the NIC has no other mark for: immediate data of 32 bits go
-/// in 64.
-const OF_A_SEND: u64 = 1 << 32;
-
 /// The bytes that a request sends.
 enum Bytes {
     Slices(Slices),
@@ -34,14 +30,14 @@ impl QueuePair {
         let list = unsafe { entries(wr.sg_list, wr.num_sge, self.parts.cap.max_send_sge) }?;
         let is_inline = wr.send_flags & IBV_SEND_INLINE != 0;
         let target = RemoteMemory { stag: Stag(wr.wr.rdma_rkey()), offset: wr.wr.remote_addr };
-        let immediate = u64::from(u32::from_be(wr.imm_data));
+        let immediate = u32::from_be(wr.imm_data);
         if self.is_unreliable()
             && matches!(wr.opcode, IBV_WR_RDMA_READ | IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD)
         {
             return Err(Errno::INVALID.into());
         }
         let request = match wr.opcode {
-            IBV_WR_SEND | IBV_WR_SEND_WITH_INV => {
+            IBV_WR_SEND | IBV_WR_SEND_WITH_INV | IBV_WR_SEND_WITH_IMM => {
                 // SAFETY: The caller's promise.
                 let request = match unsafe { self.bytes(post, list, is_inline) }? {
                     Bytes::Slices(slices) => {
@@ -52,9 +48,12 @@ impl QueuePair {
                     Bytes::Inline(bytes, length) => WorkRequest::send_inline(&bytes[..length]),
                 };
                 let request = request.map_err(Errno::from)?;
-                if wr.opcode == IBV_WR_SEND { request } else { request.invalidate(Stag(wr.imm_data)) }
+                match wr.opcode {
+                    IBV_WR_SEND_WITH_INV => request.invalidate(Stag(wr.imm_data)),
+                    IBV_WR_SEND_WITH_IMM => request.with_message_immediate(immediate),
+                    _ => request,
+                }
             }
-            IBV_WR_SEND_WITH_IMM if length(list) == 0 => WorkRequest::immediate(immediate | OF_A_SEND),
             IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM => {
                 // SAFETY: The caller's promise.
                 let request = match unsafe { self.bytes(post, list, is_inline) }? {
@@ -66,7 +65,7 @@ impl QueuePair {
                     Bytes::Inline(bytes, length) => WorkRequest::write_inline(&bytes[..length], target),
                 };
                 let request = request.map_err(Errno::from)?;
-                if wr.opcode == IBV_WR_RDMA_WRITE { request } else { request.with_immediate(immediate) }
+                if wr.opcode == IBV_WR_RDMA_WRITE { request } else { request.with_immediate(immediate.into()) }
             }
             IBV_WR_RDMA_READ => {
                 let sink = slices(&self.parts.domain, list)?;
@@ -83,10 +82,6 @@ impl QueuePair {
                 } else {
                     WorkRequest::compare_swap(place, target, wr.wr.compare_add, wr.wr.swap)
                 }
-            }
-            IBV_WR_SEND_WITH_IMM => {
-                crate::log::info(format_args!("a Send with immediate data can have no bytes here"));
-                return Err(Errno::UNSUPPORTED.into());
             }
             _ => return Err(Errno::UNSUPPORTED.into()),
         };
@@ -162,9 +157,6 @@ impl QueuePair {
         if let Some(immediate) = completion.immediate {
             told.imm_data = (immediate as u32).to_be();
             told.wc_flags |= IBV_WC_WITH_IMM;
-            if immediate & OF_A_SEND != 0 {
-                told.opcode = IBV_WC_RECV;
-            }
         } else if let Some(stag) = completion.invalidated {
             told.imm_data = stag.0;
             told.wc_flags |= IBV_WC_WITH_INV;

@@ -3,7 +3,7 @@
 //! # What takes a receive
 //! | request of the peer | takes a receive here |
 //! |---|---|
-//! | [Send](super::WorkRequest::send), with or without [`solicited`](super::WorkRequest::solicited) or [`invalidate`](super::WorkRequest::invalidate) | one for each message, whatever its length; one without slices will do for a message without bytes |
+//! | [Send](super::WorkRequest::send), with or without [`solicited`](super::WorkRequest::solicited), [`invalidate`](super::WorkRequest::invalidate) or [immediate data](super::WorkRequest::with_message_immediate) | one for each message, whatever its length; one without slices will do for a message without bytes |
 //! | [immediate data](super::WorkRequest::immediate), [Write with immediate data](super::WorkRequest::with_immediate) | one, of which no byte is used |
 //! | Write, Read, atomic operations | none: the peer names the memory |
 //!

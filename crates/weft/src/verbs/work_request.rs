@@ -196,6 +196,7 @@ impl WorkRequest {
     pub const fn solicited(mut self) -> Self {
         match &mut self.request.operation {
             Operation::Send { solicited, .. }
+            | Operation::SendImmediate { solicited, .. }
             | Operation::Immediate { solicited, .. }
             | Operation::WriteImmediate { solicited, .. } => *solicited = true,
             _ => {}
@@ -219,6 +220,18 @@ impl WorkRequest {
             }
             Operation::Write { payload, target } => {
                 Operation::WriteImmediate { payload, target, immediate: data, solicited: false }
+            }
+            other => other,
+        };
+        self
+    }
+
+    /// A Send also hands 32 bits to the completion of the peer's receive (an extension of Weft's own; without effect on
+    /// others). It then invalidates nothing.
+    pub fn with_message_immediate(mut self, data: u32) -> Self {
+        self.request.operation = match self.request.operation {
+            Operation::Send { payload, solicited, .. } | Operation::SendImmediate { payload, solicited, .. } => {
+                Operation::SendImmediate { payload, immediate: data, solicited }
             }
             other => other,
         };

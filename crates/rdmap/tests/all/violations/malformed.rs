@@ -35,7 +35,8 @@ fn rdmap_version_is_operation_version() {
 
 #[test]
 fn unknown_opcode_is_operation_opcode() {
-    for code in 12..16 {
+    // A receipt, which was not agreed, and the one that nothing has.
+    for code in [12, 15] {
         let mut bytes = untagged(Opcode::Send, queue::SEND, 1, 0, b"x");
         bytes[1] = bytes[1] & 0xf0 | code;
         Victim::new().refuse(&bytes, Code::OperationOpcode);

@@ -4,7 +4,9 @@ use super::*;
 
 #[test]
 fn extensions_that_were_not_agreed_are_operation_opcode() {
-    for opcode in [Opcode::Immediate, Opcode::ImmediateSolicited, Opcode::AtomicRequest, Opcode::AtomicResponse] {
+    let immediates =
+        [Opcode::Immediate, Opcode::ImmediateSolicited, Opcode::SendImmediate, Opcode::SendSolicitedImmediate];
+    for opcode in immediates.into_iter().chain([Opcode::AtomicRequest, Opcode::AtomicResponse]) {
         let mut victim = Victim::with(StreamConfig { extensions: false, ..config(Role::Responder) });
         let bytes = untagged(opcode, opcode.queue().unwrap(), 1, 0, &[0; 8]);
         assert_eq!(victim.refuse(&bytes, Code::OperationOpcode), Violation::NotAgreed(opcode));
