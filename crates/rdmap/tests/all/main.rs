@@ -4,6 +4,7 @@ mod arrival;
 mod cuts;
 mod held_receipts;
 mod hostile;
+mod immediate;
 mod operations;
 mod ordered;
 #[path = "../pair/mod.rs"]
