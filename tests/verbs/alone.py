@@ -98,6 +98,11 @@ def run_killed(session, place):
                       limit=300)
 
 
+def run_leaving(session, place):
+    """Programs that go away right after their last message."""
+    session.run_built(place, "leaving", "leaving/leaving.c", [], ["passed all that leave"], limit=300)
+
+
 def run_pyverbs(session, place):
     if session.wanted("pyverbs"):
         pyverbs.run(place.command(place.client, []), place.environment, session.report)

@@ -84,8 +84,17 @@ impl<N: Carrier> Connection<N> {
                 if self.answers_wait && outcome != Outcome::Over { self.answer(cx) } else { outcome }
             }
             (Phase::Running(running), Ending::Abrupt) => {
-                running.stream.hold().abort();
+                let mut stream = running.stream.hold();
+                let owes_receipts = stream.has_receipts();
+                stream.abort();
+                drop(stream);
                 self.lower.clear_unsent(&mut cx.io);
+                if owes_receipts {
+                    // A reset could overtake them on their way, or take them out of the peer's hands.
+                    self.finish_abandoned(cx);
+                    self.drain(cx);
+                    return self.drive_draining(cx);
+                }
                 self.lower.abort(&mut cx.io);
                 self.finish_abandoned(cx);
                 Outcome::Over

@@ -140,15 +140,28 @@ fn a_sender_whose_peer_only_polls_waits_no_longer_than_without() {
     assert!(took <= least + least / 20, "{took:?}, and the network alone takes {least:?}");
 }
 
+/// What the program of the server does after it has taken its last message.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    /// It polls once more.
+    Polls,
+    /// It closes the connection.
+    Closes,
+    /// It destroys the queue pair.
+    Destroys,
+    /// It has closed the connection, and destroys the queue pair.
+    ClosesAndDestroys,
+}
+
 #[test]
 fn what_waits_is_sent_by_the_next_turn_whoever_makes_it_and_at_the_end() {
-    for transport in CARRIERS {
-        for ends in [false, true] {
+    for transport in [Transport::Iwarp, Transport::SharedMemory, Transport::Edge] {
+        for last in [Last::Polls, Last::Closes, Last::Destroys, Last::ClosesAndDestroys] {
             let pair = connected(transport, Progress::Hybrid);
             let (mut client, mut server) = (Program::new(&pair.active), Program::new(&pair.passive));
             exchange(&pair, &mut client, &mut server, 100);
             client.send();
-            // The program of the server takes the message, and makes no call after that.
+            // The program of the server takes the message, and makes no call but the last one after that.
             let nics = [&pair.active.nic, &pair.passive.nic];
             while !server.take() {
                 pair.world.run(&nics[..1], Duration::from_micros(1), || false);
@@ -156,16 +169,23 @@ fn what_waits_is_sent_by_the_next_turn_whoever_makes_it_and_at_the_end() {
             }
             pair.world.run(&nics[..1], Duration::from_millis(10), || client.take());
             assert_eq!(client.sent, client.posted - 1, "{transport:?}: it waits for the answer");
-            if ends {
-                pair.passive.nic.close(&pair.passive.queue_pair);
-            } else {
-                pair.passive.nic.progress();
+            let end = &pair.passive;
+            match last {
+                Last::Polls => {
+                    end.nic.progress();
+                }
+                Last::Closes => end.nic.close(&end.queue_pair),
+                Last::Destroys => end.nic.destroy_queue_pair(&end.queue_pair),
+                Last::ClosesAndDestroys => {
+                    end.nic.close(&end.queue_pair);
+                    end.nic.destroy_queue_pair(&end.queue_pair);
+                }
             }
             pair.world.run(&nics[..1], Duration::from_millis(10), || {
                 client.take();
                 client.sent == client.posted
             });
-            assert_eq!(client.sent, client.posted, "{transport:?}");
+            assert_eq!(client.sent, client.posted, "{transport:?} {last:?}");
         }
     }
 }
