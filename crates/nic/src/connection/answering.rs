@@ -1,11 +1,12 @@
 //! Receipts wait for the answer of the application, where receipts were agreed: that takes them along. One that has
 //! waited for a turn of the engine goes out alone, so while a caller polls it waits for one poll; and when callers are
-//! away, until the NIC's thread takes over.
+//! away, until the NIC's thread takes over. A lower layer that acknowledges messages itself does the same.
 
 use weft_base::Time;
 
-use super::{Connection, Running};
-use crate::lower::{Carrier, Io};
+use super::completion::report_sends;
+use super::{Connection, Context, Phase, Running};
+use crate::lower::{Carrier, Io, StreamCell};
 use crate::settings::Settings;
 
 impl<N: Carrier> Connection<N> {
@@ -33,6 +34,23 @@ impl<N: Carrier> Connection<N> {
         if let Some((running, _)) = self.running() {
             running.hold_receipt(is_awake, io);
         }
+    }
+
+    /// The lower layer has received whole messages, and holds their acknowledgement back for the answer
+    /// ([`Got::MessagesToAnswer`](crate::lower::Got::MessagesToAnswer)). Reports what the peer has acknowledged. Returns
+    /// whether nothing else follows in this turn; the next one drives the connection.
+    pub(super) fn awaits_answer(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
+        let waits = self.answers_wait;
+        let Phase::Running(running) = &mut self.phase else { return false };
+        // What is shared may be changed by others.
+        let StreamCell::Own(stream) = &mut running.stream else { return false };
+        report_sends(stream, &running.queue_pair, cx.io.counters);
+        let rests = !waits && !running.cut_short && stream.is_quiet();
+        if rests {
+            (running.ready.receive, running.ready.idle) = (true, false);
+            (running.is_quiet, running.ack_waits) = (false, Some(cx.io.turn));
+        }
+        rests
     }
 
     /// A receipt that waits goes now. Returns whether one does.

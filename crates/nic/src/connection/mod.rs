@@ -156,6 +156,8 @@ struct Running {
     is_quiet: bool,
     /// In which turn of the engine a receipt has begun to wait for the answer of the application.
     receipt_waits: Option<u32>,
+    /// In which turn the lower layer has begun to hold an acknowledgement for the answer: the next one drives it.
+    ack_waits: Option<u32>,
     /// Whether that pays.
     answers: AnswerCredit,
     /// The peer has sent its last byte, or nothing it sends is of interest any more.
@@ -204,12 +206,15 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// What a turn of the engine has to do with it. A poll that would find nothing, which is known without one, counts
-    /// as one.
+    /// as one. `turn`: the number of the turn.
     #[inline]
-    pub(crate) fn due(&mut self) -> Due {
+    pub(crate) fn due(&mut self, turn: u32) -> Due {
         let Phase::Running(running) = &self.phase else { return Due::Drive };
         if running.queue_pair.has_posted() {
             return Due::Drive;
+        }
+        if running.ack_waits == Some(turn) {
+            return Due::Nothing;
         }
         if !running.ready.receive && !running.cut_short && !self.answers_wait {
             return Due::Nothing;
@@ -347,6 +352,9 @@ impl<N: Carrier> Connection<N> {
         let packets = cx.io.counters.passed_packets_received;
         let got = self.receive_once(cx);
         if got == Ok(Got::Messages) && !progress && self.settles(true) {
+            return Outcome::Progress;
+        }
+        if got == Ok(Got::MessagesToAnswer) && !progress && self.awaits_answer(cx) {
             return Outcome::Progress;
         }
         progress |= self.take_got(got, cx);
@@ -538,7 +546,7 @@ impl<N: Carrier> Connection<N> {
         let Some((running, lower)) = self.running() else { return false };
         match got {
             Ok(Got::Nothing) => return false,
-            Ok(Got::Progress | Got::Messages) => {}
+            Ok(Got::Progress | Got::Messages | Got::MessagesToAnswer) => {}
             Ok(Got::Over) => running.input_over = true,
             Ok(Got::End { whole }) => {
                 running.input_over = true;

@@ -155,6 +155,7 @@ impl<N: Carrier> Connection<N> {
             ready: self.lower.readiness(cx.io.now),
             cut_short: false,
             receipt_waits: None,
+            ack_waits: None,
             answers: AnswerCredit::default(),
             is_quiet: false,
             input_over: false,

@@ -78,7 +78,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
         let Some(Entry { member: Member::Connection(connection), .. }) = self.entries.get_mut(key) else {
             return Due::Drive;
         };
-        let due = connection.due();
+        let due = connection.due(self.turns);
         if due != Due::EmptyReceive {
             return due;
         }

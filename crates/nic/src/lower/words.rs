@@ -115,6 +115,10 @@ pub enum Got {
     /// nothing to send or to report that there was not before, [`Readiness`] is as it was, and no time has changed but
     /// [`next_timeout`](super::Pollable::next_timeout) of a layer that is brought what comes.
     Messages,
+    /// Whole messages and nothing else as well, for which an acknowledgement is due that an answer of the application
+    /// would take along: it waits for that until the next turn, which must drive the connection. The peer may have
+    /// acknowledged what was sent.
+    MessagesToAnswer,
     /// The stream takes nothing more.
     Over,
     /// The peer sends no more: behind a whole segment, or in the middle of one.

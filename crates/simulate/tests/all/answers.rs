@@ -1,5 +1,5 @@
-//! Programs that answer each other where receipts were agreed: a receipt waits for the answer and goes out with it, in
-//! the same write at the port, but never for long.
+//! Programs that answer each other where messages are acknowledged, by receipts or by Edge: an acknowledgement waits for
+//! the answer and goes out with it, in the same write at the port, but never for long.
 
 use core::time::Duration;
 
@@ -7,11 +7,12 @@ use weft_base::{Gather, IwarpOrEdge};
 use weft_memory::{Access, Region};
 use weft_nic::{Progress, Settings, Transport, WorkCompletion};
 use weft_rdmap::{InlineBytes, Operation, Payload, ReceiveRequest, RequestFlags, SendRequest, Status};
-use weft_simulate::{Behaviour, End, Pair, PairOptions, RingBehaviour, World};
+use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, RingBehaviour, World};
 
 const LIMIT: Duration = Duration::from_secs(10);
 const DELAY: Duration = Duration::from_micros(10);
 const CARRIERS: [Transport; 2] = [Transport::Iwarp, Transport::SharedMemory];
+const ALL_CARRIERS: [Transport; 3] = [Transport::Iwarp, Transport::SharedMemory, Transport::Edge];
 const ROUNDS: u64 = 200;
 /// Before receipts wait for the first time, and where a queue of receives is half used up.
 const FEW: u64 = 24;
@@ -75,6 +76,7 @@ impl<'a> Program<'a> {
 fn connected(transport: Transport, progress: Progress) -> Pair<IwarpOrEdge> {
     let ring = (transport == Transport::SharedMemory).then(RingBehaviour::default);
     let world = World::new(5, Behaviour { ring, delay: DELAY, is_whole: true, ..Behaviour::default() });
+    world.set_packets(PacketBehaviour::default());
     let settings = Settings { progress, ..Settings::default() };
     let mut options = PairOptions { settings, ..PairOptions::default() };
     for offer in [&mut options.active, &mut options.passive] {
@@ -104,19 +106,27 @@ fn exchange(pair: &Pair<IwarpOrEdge>, client: &mut Program<'_>, server: &mut Pro
     assert!(is_done, "{} of {rounds} rounds", client.received - first);
 }
 
+/// Each message takes one write at its port, with the acknowledgement of the one before.
+fn takes_one_write(transport: Transport) {
+    let pair = connected(transport, Progress::Hybrid);
+    let (mut client, mut server) = (Program::new(&pair.active), Program::new(&pair.passive));
+    exchange(&pair, &mut client, &mut server, 20);
+    let before = [client.writes(), server.writes()];
+    exchange(&pair, &mut client, &mut server, ROUNDS);
+    for (program, before) in [&client, &server].into_iter().zip(before) {
+        let writes = program.writes() - before;
+        assert!((ROUNDS..ROUNDS + FEW).contains(&writes), "{transport:?}: {writes} writes for {ROUNDS} messages");
+    }
+}
+
 #[test]
 fn a_receipt_goes_out_with_the_answer() {
-    for transport in CARRIERS {
-        let pair = connected(transport, Progress::Hybrid);
-        let (mut client, mut server) = (Program::new(&pair.active), Program::new(&pair.passive));
-        exchange(&pair, &mut client, &mut server, 20);
-        let before = [client.writes(), server.writes()];
-        exchange(&pair, &mut client, &mut server, ROUNDS);
-        for (program, before) in [&client, &server].into_iter().zip(before) {
-            let writes = program.writes() - before;
-            assert!((ROUNDS..ROUNDS + FEW).contains(&writes), "{transport:?}: {writes} writes for {ROUNDS} messages");
-        }
-    }
+    CARRIERS.into_iter().for_each(takes_one_write);
+}
+
+#[test]
+fn edge_acknowledges_a_message_with_the_answer() {
+    takes_one_write(Transport::Edge);
 }
 
 /// Nothing waits but for a turn of the engine, in which no time passes here.
@@ -155,7 +165,7 @@ enum Last {
 
 #[test]
 fn what_waits_is_sent_by_the_next_turn_whoever_makes_it_and_at_the_end() {
-    for transport in [Transport::Iwarp, Transport::SharedMemory, Transport::Edge] {
+    for transport in ALL_CARRIERS {
         for last in [Last::Polls, Last::Closes, Last::Destroys, Last::ClosesAndDestroys] {
             let pair = connected(transport, Progress::Hybrid);
             let (mut client, mut server) = (Program::new(&pair.active), Program::new(&pair.passive));

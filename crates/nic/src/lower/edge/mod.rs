@@ -166,8 +166,13 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
 
     fn receive<A: StreamSink>(&mut self, above: &mut A, io: &mut Io<'_, S>) -> Result<Got, ReceiveError> {
         let taken = self.take(Some(above), io);
-        if taken == Some(Handed::default()) && self.rests_behind_messages(io) {
-            return Ok(Got::Messages);
+        if taken == Some(Handed::default()) {
+            if self.rests_behind_messages(io) {
+                return Ok(Got::Messages);
+            }
+            if self.holds_ack_of_messages(above, io) {
+                return Ok(Got::MessagesToAnswer);
+            }
         }
         let mut progress = taken.is_some();
         self.handle_times(Some(above), io);
@@ -351,8 +356,11 @@ impl<N: Network> Pollable<N> for Edge {
     #[inline(never)]
     fn may_time_out_before(&self, at: Time) -> bool {
         let Phase::Running(running) = &self.phase else { return true };
-        let waits = running.starved.is_some() || running.held.is_some();
-        waits || running.release.is_held() || running.connection.may_time_out_before(at)
+        if running.held.is_some() {
+            // The next turn drives the connection, and asks again.
+            return false;
+        }
+        running.starved.is_some() || running.release.is_held() || running.connection.may_time_out_before(at)
     }
 
     fn ports(&self) -> usize {

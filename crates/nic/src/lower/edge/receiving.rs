@@ -90,15 +90,35 @@ impl Edge {
     pub(super) fn rests_behind_messages(&mut self, io: &Io<'_, impl AsMut<Outbox>>) -> bool {
         let is_due = self.is_due(io);
         let Phase::Running(running) = &mut self.phase else { return false };
-        let is_open = running.ended.is_none() && !running.peer_closed && !running.is_closing;
-        let places = matches!(running.intake, Intake::Place);
-        let waits = running.held.is_some() || running.starved.is_some() || running.release.is_held() || !places;
         let acknowledged = running.connection.acknowledged();
-        let is_told = running.error.is_none() && running.ends.front().is_none_or(|end| *end > acknowledged);
-        let rests = is_open && !is_due && !waits && is_told && io.now < running.idle_until.get();
+        let is_told = running.held.is_none() && running.ends.front().is_none_or(|end| *end > acknowledged);
+        let rests = running.takes_messages() && !is_due && is_told && io.now < running.idle_until.get();
         // No acknowledgement is due that an answer could take along.
         running.took &= !rests;
         rests
+    }
+
+    /// The same where an acknowledgement is due, which is held for an answer of the application from now on, and where
+    /// the peer has acknowledged segments, which is reported to the stream. Returns false where more is to be done.
+    pub(super) fn holds_ack_of_messages<A: StreamSink>(
+        &mut self,
+        above: &mut A,
+        io: &mut Io<'_, impl AsMut<Outbox>>,
+    ) -> bool {
+        let Phase::Running(running) = &mut self.phase else { return false };
+        let may_hold = running.held.is_none() && running.takes_messages() && running.connection.owes_ack(io.now);
+        if !may_hold || io.now >= running.idle_until.get() {
+            return false;
+        }
+        running.connection.hold_acks(true);
+        let holds = !self.is_due(io);
+        let Phase::Running(running) = &mut self.phase else { return false };
+        running.connection.hold_acks(holds);
+        if holds {
+            (running.held, running.took) = (Some(io.now), false);
+            self.report_sent(above, io);
+        }
+        holds
     }
 }
 

@@ -273,6 +273,12 @@ const fn counted(counters: &weft_edge::Counters) -> u64 {
 }
 
 impl Running {
+    /// Whether messages are placed as they come, and nothing else is to be done for the connection.
+    pub(super) fn takes_messages(&self) -> bool {
+        let is_open = self.ended.is_none() && !self.peer_closed && !self.is_closing && self.error.is_none();
+        is_open && matches!(self.intake, Intake::Place) && self.starved.is_none() && !self.release.is_held()
+    }
+
     /// Whether what comes is thrown away, and acknowledged.
     #[inline]
     pub(super) const fn discards(&self) -> bool {
