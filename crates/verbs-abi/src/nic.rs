@@ -102,22 +102,23 @@ struct Owners {
 }
 
 impl Owners {
-    fn of(&self, queue_pair: QueuePairNumber) -> Option<Arc<dyn Owner>> {
-        self.by_number.read().unwrap_or_else(PoisonError::into_inner).get(&queue_pair.0).cloned()
+    /// Tells the owner of a queue pair something. It takes no lock under which an owner is added or removed.
+    #[inline]
+    fn tell(&self, queue_pair: QueuePairNumber, what: impl FnOnce(&dyn Owner)) {
+        let owners = self.by_number.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = owners.get(&queue_pair.0) {
+            what(&**owner);
+        }
     }
 }
 
 impl CompletionSink for Owners {
     fn complete(&self, completion: WorkCompletion) {
-        if let Some(owner) = self.of(completion.queue_pair) {
-            owner.complete(&completion);
-        }
+        self.tell(completion.queue_pair, |owner| owner.complete(&completion));
     }
 
     fn connection_ended(&self, queue_pair: QueuePairNumber) {
-        if let Some(owner) = self.of(queue_pair) {
-            self.bell.ring(owner.number());
-        }
+        self.tell(queue_pair, |owner| self.bell.ring(owner.number()));
     }
 }
 

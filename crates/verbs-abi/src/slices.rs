@@ -113,8 +113,10 @@ impl Slices {
 /// [`Unfit::Memory`]; together they are longer than a message can be.
 #[inline]
 pub(crate) fn slices(domain: &Domain, entries: &[ibv_sge]) -> Result<Slices, Unfit> {
-    if entries.len() > MAX_GATHER {
-        return Slices::listed(domain, entries);
+    match entries {
+        [only] if only.length > 0 => return Ok(Slices::one(domain.slice(only)?)),
+        _ if entries.len() > MAX_GATHER => return Slices::listed(domain, entries),
+        _ => {}
     }
     let mut made = Slices { slices: [Slices::NOTHING; MAX_GATHER], count: 0, list: None };
     for entry in entries.iter().filter(|entry| entry.length > 0) {

@@ -107,14 +107,12 @@ impl CompletionQueue {
         entries.waiting.push_back(completion);
         self.available.store(entries.waiting.len(), Ordering::Release);
         drop(entries);
+        let Some(channel) = &self.channel else { return };
         // Either who arms sees the completion when it polls again, or this sees that it is armed.
         fence(Ordering::SeqCst);
         let armed = self.armed.load(Ordering::Relaxed);
         let is_wanted = armed == ANY || (armed == SOLICITED && wakes);
-        if is_wanted
-            && self.armed.swap(NOT_ARMED, Ordering::AcqRel) != NOT_ARMED
-            && let Some(channel) = &self.channel
-        {
+        if is_wanted && self.armed.swap(NOT_ARMED, Ordering::AcqRel) != NOT_ARMED {
             channel.push(self.address());
         }
     }

@@ -71,6 +71,7 @@ impl QueuePair {
         } else {
             copy(&mut attributes, change, mask);
         }
+        self.peer_number.store(attributes.dest_qp_num, Ordering::Relaxed);
         self.state.store(to, Ordering::Release);
         drop(attributes);
         if mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_RNR_RETRY) != 0 {

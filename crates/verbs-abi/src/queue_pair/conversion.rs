@@ -1,12 +1,13 @@
 //! Work requests of the program as the NIC has them, and the NIC's completions as the program has them.
 
+use core::sync::atomic::Ordering;
+
 use weft::verbs::{
     AtomicCode, CompletionKind, MAX_INLINE, RemoteMemory, Slice, Stag, Status, WorkCompletion, WorkRequest,
 };
 
 use super::{Post, QueuePair};
 use crate::abi::*;
-use crate::border::lock;
 use crate::errno::Errno;
 use crate::limits;
 use crate::slices::{Slices, Unfit, entries, slices};
@@ -110,19 +111,17 @@ impl QueuePair {
         if length > u64::from(self.parts.cap.max_inline_data) {
             return Err(Errno::INVALID.into());
         }
+        let length = length as usize;
+        if length <= MAX_INLINE {
+            let mut short = [0; MAX_INLINE];
+            // SAFETY: The caller's promise.
+            unsafe { copy_entries(list, &mut short) };
+            return Ok(Bytes::Inline(short, length));
+        }
         let mut all = [0; limits::INLINE as usize];
-        let mut at = 0;
-        for entry in list {
-            let end = at + entry.length as usize;
-            let from = core::ptr::with_exposed_provenance::<u8>(entry.addr as usize);
-            // SAFETY: The caller's promise; the place is inside `all`, for the lengths together are.
-            unsafe { core::ptr::copy_nonoverlapping(from, all[at..end].as_mut_ptr(), end - at) };
-            at = end;
-        }
-        if let Some(short) = all.first_chunk::<MAX_INLINE>().filter(|_| at <= MAX_INLINE) {
-            return Ok(Bytes::Inline(*short, at));
-        }
-        Ok(Bytes::Slices(Slices::one(self.keep_inline(post, &all[..at])?)))
+        // SAFETY: The caller's promise.
+        unsafe { copy_entries(list, &mut all) };
+        Ok(Bytes::Slices(Slices::one(self.keep_inline(post, &all[..length])?)))
     }
 
     /// Copies inline data to memory of this library. Its place is used again when as many requests were posted after
@@ -151,7 +150,7 @@ impl QueuePair {
             opcode: opcode(completion.kind),
             byte_len: completion.length,
             qp_num: self.number(),
-            src_qp: lock(&self.attributes).dest_qp_num,
+            src_qp: self.peer_number.load(Ordering::Relaxed),
             ..ibv_wc::default()
         };
         if let Some(immediate) = completion.immediate {
@@ -162,6 +161,21 @@ impl QueuePair {
             told.wc_flags |= IBV_WC_WITH_INV;
         }
         told
+    }
+}
+
+/// Copies what the entries name.
+///
+/// # Safety
+/// It can be read.
+unsafe fn copy_entries(list: &[ibv_sge], to: &mut [u8]) {
+    let mut at = 0;
+    for entry in list {
+        let end = at + entry.length as usize;
+        let from = core::ptr::with_exposed_provenance::<u8>(entry.addr as usize);
+        // SAFETY: The caller's promise; the place is inside `to`.
+        unsafe { core::ptr::copy_nonoverlapping(from, to[at..end].as_mut_ptr(), end - at) };
+        at = end;
     }
 }
 

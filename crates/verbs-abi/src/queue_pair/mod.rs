@@ -13,7 +13,7 @@ mod receives;
 mod state;
 mod unanswered;
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -59,6 +59,8 @@ pub(crate) struct QueuePair {
     pub(crate) parts: Parts,
     receives: Receives,
     attributes: Mutex<ibv_qp_attr>,
+    /// Of the attributes, for completions: the number of the peer's queue pair.
+    peer_number: AtomicU32,
     /// One of `IBV_QPS_*`.
     state: AtomicI32,
     /// The work has failed, and not all of it is flushed yet.
@@ -116,6 +118,7 @@ impl QueuePair {
         Ok(Self {
             receives,
             attributes: Mutex::new(ibv_qp_attr { cap: parts.cap, ..ibv_qp_attr::default() }),
+            peer_number: AtomicU32::new(0),
             state: AtomicI32::new(IBV_QPS_RESET),
             is_broken: AtomicBool::new(false),
             post: Mutex::default(),
