@@ -414,7 +414,10 @@ impl QueuePair {
         }
         let operation = &request.operation;
         match operation {
-            Operation::WriteImmediate { .. } | Operation::Immediate { .. } | Operation::Atomic { .. }
+            Operation::SendImmediate { .. }
+            | Operation::WriteImmediate { .. }
+            | Operation::Immediate { .. }
+            | Operation::Atomic { .. }
                 if agreed & AGREED_EXTENSIONS == 0 =>
             {
                 Err(PostError::NotAgreed)
