@@ -549,6 +549,16 @@ fn case_number() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 1..9_u64, (0..40_u32).prop_map(|bits| 1 << bits), Just(u64::MAX)]
 }
 
+#[test]
+fn a_figure_of_hundreds_of_digits_has_a_chart() {
+    let mut builder = Builder::new("any", "?");
+    let row = builder.row("iwarp", &[], ("figure", "", Better::Less), 1.0);
+    let launches = vec![Launch::of(0, 1e-300), Launch::of(1, 1e300)];
+    *row = Row::new("iwarp", row.case.clone(), ("figure", "", Better::Less), launches);
+    let svg = charts(&builder.build(&["iwarp"]))[0].svg();
+    assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("x1=\"-"), "{svg}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -24,6 +24,8 @@ const GAP: f64 = 16.0;
 
 /// What bars have at least, in pixels.
 const NARROWEST: f64 = 120.0;
+/// The most room for values, over that for bars. A value of hundreds of digits would take an axis beyond all numbers.
+const MOST_ROOM: f64 = 4.0;
 
 /// One chart of all facets.
 pub(super) fn draw(facets: &[Facet], styles: &Styles) -> Picture {
@@ -55,7 +57,7 @@ pub(super) fn draw(facets: &[Facet], styles: &Styles) -> Picture {
 fn horizontal(first: &Row, rows: &[&Row], width: f64) -> Axis {
     let labels = rows.iter().filter_map(|row| Some(text_width(&bar(row, "")?.label)));
     let label = labels.fold(0.0, f64::max) + GAP;
-    let room = label / (width - label).max(NARROWEST);
+    let room = (label / (width - label).max(NARROWEST)).min(MOST_ROOM);
     let ends = rows.iter().filter_map(|row| row.interval).flat_map(|interval| [interval.low, interval.high]);
     let values = rows.iter().filter_map(|row| row.median).chain(ends);
     let mut x = Axis::of_values(&first.unit, values, |unit| axis_title(first, unit));

@@ -259,7 +259,9 @@ fn bar_plot(bars: &[Bar]) -> Plot {
 fn dots(bars: &[Bar]) -> Vec<Plot> {
     let dot = |(bar, row): (&Bar, u32)| {
         let plot = ScatterPlot::new().with_data([(bar.value, f64::from(row))]).with_color(bar.color).with_size(5.0);
-        plot.with_x_err_asymmetric([arms(bar)]).into()
+        let (low, high) = arms(bar);
+        // Rounded, a longer arm would end at zero, which has no place on the axis.
+        plot.with_x_err_asymmetric([(low.min(bar.value * (1.0 - 1e-12)), high)]).into()
     };
     bars.iter().rev().zip(1..).map(dot).collect()
 }
