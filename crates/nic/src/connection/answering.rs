@@ -37,8 +37,8 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// The lower layer has received whole messages, and holds their acknowledgement back for the answer
-    /// ([`Got::MessagesToAnswer`](crate::lower::Got::MessagesToAnswer)). Reports what the peer has acknowledged. Returns
-    /// whether nothing else follows in this turn; the next one drives the connection.
+    /// ([`Got::MessagesToAnswer`](crate::lower::Got::MessagesToAnswer)). Reports what the peer has acknowledged.
+    /// Returns whether nothing else follows in this turn; the next one drives the connection.
     pub(super) fn awaits_answer(&mut self, cx: &mut Context<'_, N::Scratch>) -> bool {
         let waits = self.answers_wait;
         let Phase::Running(running) = &mut self.phase else { return false };

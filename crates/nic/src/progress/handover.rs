@@ -331,4 +331,4 @@ mod shared_core;
 #[cfg(test)]
 mod test_guard;
 #[cfg(test)]
-mod tests;
+pub(in crate::progress) mod tests;

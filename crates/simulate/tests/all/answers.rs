@@ -1,5 +1,5 @@
-//! Programs that answer each other where messages are acknowledged, by receipts or by Edge: an acknowledgement waits for
-//! the answer and goes out with it, in the same write at the port, but never for long.
+//! Programs that answer each other where messages are acknowledged, by receipts or by Edge: an acknowledgement waits
+//! for the answer and goes out with it, in the same write at the port, but never for long.
 
 use core::time::Duration;
 

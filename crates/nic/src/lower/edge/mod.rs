@@ -149,8 +149,8 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
             let may_answer = core::mem::take(&mut running.took) && running.connection.owes_ack(io.now);
             running.held = match running.held {
                 // A turn may look several times.
-                Some(since) => Some(since).filter(|since| *since == io.now),
-                None => may_answer.then_some(io.now),
+                Some(held) => Some(held).filter(|held| *held == (io.now, io.turn)),
+                None => may_answer.then_some((io.now, io.turn)),
             };
             running.connection.hold_acks(running.held.is_some());
         }
@@ -342,7 +342,7 @@ impl<N: Network> Pollable<N> for Edge {
                 }
                 let at = [at, running.release.next_timeout()].into_iter().flatten().min();
                 // What is held is not due in this turn.
-                let next_turn = running.held.map(|since| since + Duration::from_nanos(1));
+                let next_turn = running.held.map(|(since, _)| since + Duration::from_nanos(1));
                 let at = at.map(|at| next_turn.map_or(at, |next| at.max(next)));
                 running.idle_until.set(at.unwrap_or(Time::ZERO));
                 at

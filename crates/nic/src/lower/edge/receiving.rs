@@ -115,7 +115,7 @@ impl Edge {
         let Phase::Running(running) = &mut self.phase else { return false };
         running.connection.hold_acks(holds);
         if holds {
-            (running.held, running.took) = (Some(io.now), false);
+            (running.held, running.took) = (Some((io.now, io.turn)), false);
             self.report_sent(above, io);
         }
         holds

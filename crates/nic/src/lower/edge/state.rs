@@ -81,9 +81,9 @@ pub(super) struct Running {
     pub(super) peer_closed: bool,
     pub(super) is_closing: bool,
     pub(super) ended: Option<Ending>,
-    /// Since when acknowledgements that are due are held: an answer of the application would take them along. In the
-    /// next turn they leave.
-    pub(super) held: Option<Time>,
+    /// Since when, and in which turn, acknowledgements that are due are held: an answer of the application would take
+    /// them along. In the next turn they leave.
+    pub(super) held: Option<(Time, u32)>,
     /// Something has come in this turn.
     pub(super) took: bool,
     /// A message waits for a receive.

@@ -37,9 +37,9 @@ impl Flag for ModelBool {
 
 /// What the operating system knows.
 #[derive(Default)]
-struct System {
-    arrived: u32,
-    handled: u32,
+pub(in crate::progress) struct System {
+    pub(in crate::progress) arrived: u32,
+    pub(in crate::progress) handled: u32,
     /// The connection is armed: what arrives is reported, once.
     armed: bool,
     packets_on: bool,
@@ -47,8 +47,8 @@ struct System {
     woken: bool,
     sleeps: u32,
     /// The application was called, or shall end.
-    called: bool,
-    ended: bool,
+    pub(in crate::progress) called: bool,
+    pub(in crate::progress) ended: bool,
     /// Where the NIC's thread went to run.
     pinned: Option<u32>,
     /// How often it was asked how many threads are runnable: always more than there are processors.
@@ -59,13 +59,13 @@ struct System {
 const CALLERS: u32 = 3;
 
 #[derive(Default)]
-struct World {
-    system: Mutex<System>,
-    changed: Condvar,
+pub(in crate::progress) struct World {
+    pub(in crate::progress) system: Mutex<System>,
+    pub(in crate::progress) changed: Condvar,
 }
 
 impl World {
-    fn change<R>(&self, act: impl FnOnce(&mut System) -> R) -> R {
+    pub(in crate::progress) fn change<R>(&self, act: impl FnOnce(&mut System) -> R) -> R {
         let result = act(&mut self.system.lock().unwrap());
         self.changed.notify_all();
         result
@@ -111,25 +111,25 @@ impl Watch for World {
 }
 
 /// A worker, with some part of the protocol left out.
-struct Model {
-    world: World,
+pub(in crate::progress) struct Model {
+    pub(in crate::progress) world: World,
     engine: Mutex<()>,
-    handover: Handover<ModelBool>,
-    stop: ModelBool,
+    pub(in crate::progress) handover: Handover<ModelBool>,
+    pub(in crate::progress) stop: ModelBool,
     polls: ModelNumber,
     readings: ModelNumber,
     left_out: Option<Part>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+pub(in crate::progress) enum Part {
     /// A thread that lets go does not recall the thread.
     Depart,
     /// The thread gives up when it finds the engine taken once.
     SecondTry,
 }
 
-struct Held<'a> {
+pub(in crate::progress) struct Held<'a> {
     guard: Option<MutexGuard<'a, ()>>,
     model: &'a Model,
 }
@@ -216,7 +216,7 @@ impl EngineSlot for Model {
 }
 
 impl Model {
-    fn visit(&self) {
+    pub(in crate::progress) fn visit(&self) {
         self.handover.arrive(&self.world);
         if let Some(held) = self.try_take() {
             held.handle();
@@ -224,7 +224,7 @@ impl Model {
     }
 }
 
-fn model(left_out: Option<Part>) -> Arc<Model> {
+pub(in crate::progress) fn model(left_out: Option<Part>) -> Arc<Model> {
     Arc::new(Model {
         world: World::default(),
         engine: Mutex::new(()),
@@ -284,77 +284,6 @@ fn serve_without_second_try(model: &Model) {
             held.arm();
             model.world.set_packets(true);
         }
-    }
-}
-
-mod calling {
-    use super::*;
-    use crate::progress::laboratory::selective_interrupt::CallingSlot;
-
-    impl CallingSlot for Model {
-        fn arm_all(hold: &mut Held<'_>) {
-            hold.arm();
-        }
-
-        fn until_due(_: &mut Held<'_>) -> Option<Duration> {
-            None
-        }
-
-        fn call(&self, _hold: Held<'_>) {
-            self.world.change(|system| {
-                assert!(system.arrived > system.handled, "nothing waits");
-                system.called = true;
-            });
-        }
-    }
-
-    /// Callers come, wait and go, while packets arrive; then an application visits only when it is called.
-    fn is_called_for_what_waits(packets: u32) {
-        let model = model(None);
-        let run = |act: fn(&Model)| {
-            let model = Arc::clone(&model);
-            thread::spawn(move || act(&model))
-        };
-        let server = run(|model| model.handover.serve_by_calling(model, &model.world));
-        let caller = run(|model| {
-            model.visit();
-            model.handover.leave(&model.world);
-            model.visit();
-        });
-        let application = run(|model| {
-            loop {
-                let mut system = model.world.system.lock().unwrap();
-                while !system.called && !system.ended {
-                    system = model.world.changed.wait(system).unwrap();
-                }
-                if core::mem::take(&mut system.ended) {
-                    break;
-                }
-                system.called = false;
-                drop(system);
-                model.visit();
-            }
-        });
-        for _ in 0..packets {
-            model.world.change(|system| system.arrived += 1);
-        }
-        caller.join().unwrap();
-        let mut system = model.world.system.lock().unwrap();
-        while system.handled < system.arrived {
-            system = model.world.changed.wait(system).unwrap();
-        }
-        drop(system);
-        model.world.change(|system| system.ended = true);
-        model.stop.set(true);
-        model.world.wake();
-        server.join().unwrap();
-        application.join().unwrap();
-    }
-
-    #[test]
-    fn an_application_is_called_for_what_waits_and_for_nothing_else() {
-        shuttle::check_random(|| is_called_for_what_waits(0), 3000);
-        shuttle::check_random(|| is_called_for_what_waits(2), 3000);
     }
 }
 

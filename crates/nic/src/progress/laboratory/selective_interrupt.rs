@@ -97,3 +97,6 @@ impl<N: Carrier, C: Clock, U: EngineClient> CallingSlot for Worker<N, C, U> {
         self.common.summons.call();
     }
 }
+
+#[cfg(test)]
+mod tests;
