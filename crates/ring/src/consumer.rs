@@ -24,7 +24,7 @@ pub struct Available {
 
 /// The end of a ring that reads. Made over words that are all zero, and only once.
 ///
-/// To read: [`Consumer::look`], copy out of [`Consumer::spans`], [`Consumer::consume`], and only then check what was
+/// To read: [`Consumer::poll`], copy out of [`Consumer::spans`], [`Consumer::consume`], and only then check what was
 /// copied.
 #[derive(Debug)]
 pub struct Consumer<W> {
@@ -58,7 +58,7 @@ impl<W: Words> Consumer<W> {
         Ok(self.known())
     }
 
-    /// Whether [`Consumer::look`] would find what it has found before, and nothing of that is left to be read.
+    /// Whether [`Consumer::poll`] would find what it has found before, and nothing of that is left to be read.
     #[inline]
     #[must_use]
     pub fn is_still(&self) -> bool {
@@ -162,7 +162,7 @@ impl<W: Words> Consumer<W> {
     /// more. Returns whether there is something to wait for; if not, they are there already.
     ///
     /// # Errors
-    /// As [`Consumer::look`].
+    /// As [`Consumer::poll`].
     ///
     /// # Panics
     /// The other side was not notified of what was read ([`Consumer::settle`]): both sides could sleep then.

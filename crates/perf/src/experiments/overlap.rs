@@ -19,7 +19,7 @@ const COMPUTATIONS_US: [u32; 6] = [1, 10, 100, 300, 1000, 2000];
 /// Computation beside one transfer, in microseconds; the paper has 0 to 422.
 const BESIDE_US: [u32; 4] = [62, 122, 242, 422];
 /// The same with `--quick`.
-const BESIDE_GLANCE_US: [u32; 1] = [242];
+const BESIDE_QUICK_US: [u32; 1] = [242];
 
 impl Design for Overlap {
     fn contestants(&self) -> Vec<String> {
@@ -80,7 +80,7 @@ impl Design for Ratio {
             targets => targets,
         };
         let computations = match &basis.choices.computation[..] {
-            [] if basis.quick() => &BESIDE_GLANCE_US[..],
+            [] if basis.quick() => &BESIDE_QUICK_US[..],
             [] => &BESIDE_US,
             given => given,
         };

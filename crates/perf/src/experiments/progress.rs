@@ -19,7 +19,7 @@ pub(crate) struct Lateness;
 /// How long a server computes before it answers, in milliseconds.
 const LATENESS_MS: [u64; 5] = [0, 1, 4, 16, 64];
 /// The same with `--quick`.
-const GLANCE_MS: [u64; 2] = [0, 16];
+const QUICK_MS: [u64; 2] = [0, 16];
 
 impl Design for Lateness {
     fn contestants(&self) -> Vec<String> {
@@ -57,6 +57,6 @@ fn lateness(basis: &Basis<'_>) -> Vec<Duration> {
     if !given.is_empty() {
         return given.clone();
     }
-    let usual = if basis.quick() { &GLANCE_MS[..] } else { &LATENESS_MS };
+    let usual = if basis.quick() { &QUICK_MS[..] } else { &LATENESS_MS };
     usual.iter().copied().map(Duration::from_millis).collect()
 }

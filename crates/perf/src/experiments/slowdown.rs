@@ -16,7 +16,7 @@ pub(crate) struct Slowdown;
 /// The computation that is timed, in microseconds: alone, and beside the streams.
 const COMPUTATION_US: u32 = 20_000;
 /// The same with `--quick`.
-const GLANCE_US: u32 = 10_000;
+const QUICK_US: u32 = 10_000;
 
 impl Design for Slowdown {
     fn contestants(&self) -> Vec<String> {
@@ -28,7 +28,7 @@ impl Design for Slowdown {
         let case = |size: Size| {
             let rounds = Job::default_iterations(Kind::Carry, size.0);
             basis.case_of(Kind::Carry, size, rounds).with(|job| {
-                job.computation_us = if basis.quick() { GLANCE_US } else { COMPUTATION_US };
+                job.computation_us = if basis.quick() { QUICK_US } else { COMPUTATION_US };
                 (job.connections, job.load_bits_per_s) = (basis.choices.streams, basis.choices.load_bits_per_s);
                 job.wait = Wait::Block;
             })
