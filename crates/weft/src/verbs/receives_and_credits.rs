@@ -3,9 +3,16 @@
 //! # What takes a receive
 //! | request of the peer | takes a receive here |
 //! |---|---|
-//! | [Send](super::WorkRequest::send), with or without [`solicited`](super::WorkRequest::solicited), [`invalidate`](super::WorkRequest::invalidate) or [immediate data](super::WorkRequest::with_message_immediate) | one for each message, whatever its length; one without slices will do for a message without bytes |
+//! | [Send][send], also [solicited], with [invalidate] or [immediate data][message] | one a message, of any length |
 //! | [immediate data](super::WorkRequest::immediate), [Write with immediate data](super::WorkRequest::with_immediate) | one, of which no byte is used |
 //! | Write, Read, atomic operations | none: the peer names the memory |
+//!
+//! A receive for messages without bytes needs no slices.
+//!
+//! [send]: super::WorkRequest::send
+//! [solicited]: super::WorkRequest::solicited
+//! [invalidate]: super::WorkRequest::invalidate
+//! [message]: super::WorkRequest::with_message_immediate
 //!
 //! Messages take receives in the order in which these were posted. A message that is longer than the receive that it
 //! takes is an error at both ends, so all receives of a queue are as long as the longest message.

@@ -46,7 +46,7 @@ fn reserved_bits_are_not_looked_at() {
 }
 
 #[test]
-fn duplicate_is_refused_and_blames_nobody() {
+fn duplicate_is_refused_without_an_error_code() {
     let mut victim = Victim::new();
     let area = victim.area(64, Rights::Write);
     let bytes = tagged(Opcode::Write, area.stag, area.base, b"abcd");

@@ -140,7 +140,7 @@ fn one_request_more_than_ird_is_untagged_no_buffer() {
 }
 
 #[test]
-fn response_that_nobody_asked_for_is_tagged_invalid_stag() {
+fn unrequested_response_is_tagged_invalid_stag() {
     let mut victim = Victim::new();
     let area = victim.area(64, Rights::All);
     victim.refuse(&tagged(Opcode::ReadResponse, area.stag, area.base, b"x"), Code::TaggedInvalidStag);
@@ -210,7 +210,7 @@ fn fetch_add(sink: &Area) -> Operation {
 }
 
 #[test]
-fn atomic_response_that_nobody_asked_for_is_untagged_no_buffer() {
+fn unrequested_atomic_response_is_untagged_no_buffer() {
     let response = AtomicResponse { identifier: 0, original: 1 }.emit();
     let bytes = untagged(Opcode::AtomicResponse, queue::ATOMIC_RESPONSE, 1, 0, &response);
     Victim::new().refuse(&bytes, Code::UntaggedNoBuffer);

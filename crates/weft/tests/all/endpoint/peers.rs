@@ -109,7 +109,7 @@ fn both_connect_at_once_and_one_connection_stands() {
                         finished.fetch_add(1, Ordering::AcqRel);
                         let start = Instant::now();
                         while finished.load(Ordering::Acquire) < 2 {
-                            assert!(Some(start.elapsed()) < PATIENCE, "the peer waits in vain");
+                            assert!(Some(start.elapsed()) < PATIENCE, "the peer ends nothing within the limit");
                             here.endpoint.wait_until(Some(Duration::from_millis(1)), || false);
                         }
                     });
