@@ -321,6 +321,9 @@ pub trait Watch: Send + Sync {
     /// Ends the sleep in progress, or the next one, in `after` from now; replaces an earlier time.
     fn set_timer(&self, after: Duration);
 
+    /// The timer ends no sleep any more, until it is set again. A network may leave it running.
+    fn stop_timer(&self) {}
+
     /// Ends the sleep in progress, or the next one.
     fn wake(&self);
 

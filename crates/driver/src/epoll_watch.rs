@@ -73,6 +73,10 @@ impl Watch for EpollWatch {
         self.timer.set(after);
     }
 
+    fn stop_timer(&self) {
+        self.timer.stop();
+    }
+
     fn wake(&self) {
         self.waker.wake();
     }

@@ -36,7 +36,15 @@ impl TimerFd {
     /// Expires `after` from now, once. Not readable until then, whatever its state was.
     pub fn set(&self, after: Duration) {
         // Zero would stop it.
-        let after = after.max(Duration::from_nanos(1));
+        self.start(after.max(Duration::from_nanos(1)));
+    }
+
+    /// Not readable until it is set again, whatever its state was.
+    pub fn stop(&self) {
+        self.start(Duration::ZERO);
+    }
+
+    fn start(&self, after: Duration) {
         let once = libc::itimerspec {
             it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
             it_value: libc::timespec {

@@ -17,9 +17,9 @@ use crate::silence::{Event, Silence};
 use crate::skipped::Skipped;
 
 /// In bulk one packet in this many requests an immediate acknowledgement: minimum and maximum. Of 1472 bytes, 44 are
-/// one system call (64 KiB).
+/// one system call (64 KiB), and 132 are three.
 const FEWEST_ASKED: u64 = 8;
-const MOST_ASKED: u64 = 44;
+const MOST_ASKED: u64 = 132;
 
 /// The peer's acknowledgements, which it may delay, come later than that by this much now and then: its timers are late
 /// when it has other work.
@@ -333,7 +333,7 @@ impl Rail {
     ///
     /// Of a small window each packet that fills it does, for nothing else can be sent before it is acknowledged. Of a
     /// larger one it is enough that the peer acknowledges an eighth at a time, which makes room for as much: so an
-    /// acknowledgement covers at least 8 packets, as far as the window allows that, and at most 44.
+    /// acknowledgement covers at least 8 packets, as far as the window allows that, and at most 132.
     ///
     /// Where more than that waits in queues of the path, half of what waits is acknowledged at a time: the other half
     /// keeps the path busy until the acknowledgement is here.
@@ -407,14 +407,14 @@ mod tests {
 
     /// Packets of 1200 bytes until one requests an immediate acknowledgement.
     fn until_asked(rail: &mut Rail) -> usize {
-        let count = 1 + (1..100).take_while(|_| !rail.asks(1200, false)).count();
+        let count = 1 + (1..200).take_while(|_| !rail.asks(1200, false)).count();
         rail.unasked = 0;
         count
     }
 
     #[test]
     fn acknowledgements_are_asked_for_by_the_window() {
-        for (datagrams, every) in [(10, 8), (64, 8), (128, 16), (256, 32), (3000, 44)] {
+        for (datagrams, every) in [(10, 8), (64, 8), (128, 16), (256, 32), (3000, 132)] {
             let settings = Settings { initial_window: datagrams, ..Settings::default() };
             let mut rail = Rail::new(0, 1472, 16 << 20, &settings);
             assert_eq!([until_asked(&mut rail), until_asked(&mut rail)], [every, every], "of {datagrams}");
@@ -423,9 +423,9 @@ mod tests {
 
     #[test]
     fn where_a_queue_stands_half_of_it_is_acknowledged_at_a_time() {
-        // Losses leave 14, 35, 70, 280 datagrams of the window. Four fifths of it wait in a queue.
+        // Losses leave 14, 35, 70, 280, 2100 datagrams of the window. Four fifths of it wait in a queue.
         let ms = Duration::from_millis(1);
-        for (datagrams, before, after) in [(20, 8, 8), (50, 8, 14), (100, 13, 28), (400, 44, 44)] {
+        for (datagrams, before, after) in [(20, 8, 8), (50, 8, 14), (100, 13, 28), (400, 50, 112), (3000, 132, 132)] {
             let settings = Settings { initial_window: datagrams, ..Settings::default() };
             let mut rail = Rail::new(0, 1472, 16 << 20, &settings);
             rail.on_round_trip(ms, Duration::ZERO);
@@ -481,7 +481,7 @@ mod tests {
         assert!(rail.asks(1200, true));
         let large = Settings { initial_window: 512, ..small };
         let mut rail = Rail::new(0, 1472, 16 << 20, &large);
-        let asked = (0..44).filter(|_| rail.asks(1200, true)).count();
+        let asked = (0..64).filter(|_| rail.asks(1200, true)).count();
         assert_eq!(asked, 1, "the last");
     }
 }

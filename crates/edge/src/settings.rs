@@ -61,7 +61,7 @@ impl Default for Settings {
             max_datagram: 1472,
             initial_window: 10,
             credit: 128 << 10,
-            ack_every: 44,
+            ack_every: 132,
             max_ack_delay: Duration::from_millis(1),
             peer_timeout: Duration::from_secs(120),
             keep_alive: Duration::from_millis(1500),

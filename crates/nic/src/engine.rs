@@ -185,6 +185,7 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     asked: Time,
     /// How long a waiting thread has slept in it since then.
     slept: Duration,
+    last_sleep: Duration,
     /// Whether work was done since then.
     changed: bool,
     showing: Showing,
@@ -247,6 +248,7 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             last_heartbeat: Time::ZERO,
             asked: Time::ZERO,
             slept: Duration::ZERO,
+            last_sleep: Duration::ZERO,
             changed: true,
             showing: Showing::default(),
             idle: true,
@@ -289,6 +291,11 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             self.last_heartbeat = self.now;
         }
         due
+    }
+
+    /// How long the last sleep of a waiting thread took.
+    pub(crate) const fn last_sleep(&self) -> Duration {
+        self.last_sleep
     }
 
     /// How long a waiting thread has slept in it since the last call.
@@ -409,7 +416,8 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
             let before = self.now;
             self.poll_armed(timeout);
             self.read_clock();
-            self.slept += self.now.since(before);
+            self.last_sleep = self.now.since(before);
+            self.slept += self.last_sleep;
             self.changed = true;
         }
         self.doorbell.unpark();

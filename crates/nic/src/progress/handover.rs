@@ -144,6 +144,8 @@ pub(crate) struct Handover<F = AtomicBool> {
     pub(super) present: F,
     /// The thread that lets go of the engine next must see to it that the thread's sleep ends.
     recall: F,
+    /// The timer is set, and has not ended a sleep of the thread yet.
+    is_timed: F,
     /// How long callers may be away, and what the thread has learned of them.
     policy: TakeOver,
     /// How long the thread polls when it has found something.
@@ -153,7 +155,13 @@ pub(crate) struct Handover<F = AtomicBool> {
 impl<F: Flag> Handover<F> {
     /// By this policy. The thread sleeps when nothing is left to do, and polls for `spin` before that.
     pub(crate) fn new(policy: TakeOver, spin: Duration) -> Self {
-        Self { present: F::new(false), recall: F::new(false), policy, linger: Linger::new(spin) }
+        Self {
+            present: F::new(false),
+            recall: F::new(false),
+            is_timed: F::new(false),
+            policy,
+            linger: Linger::new(spin),
+        }
     }
 
     /// How long callers may be away.
@@ -192,8 +200,20 @@ impl<F: Flag> Handover<F> {
         if self.recall.get() && self.recall.swap(false) {
             match self.policy.away() {
                 Duration::ZERO => watch.wake(),
-                away => watch.set_timer(away),
+                away => {
+                    self.is_timed.set(true);
+                    watch.set_timer(away);
+                }
             }
+        }
+    }
+
+    /// The engine's holder sleeps in it for long: a timer that is left behind would wake the thread for nothing. Whoever
+    /// lets go of the engine next sets it again.
+    pub(crate) fn rest(&self, watch: &dyn Watch) {
+        if self.is_timed.get() && self.is_timed.swap(false) {
+            watch.stop_timer();
+            self.recall.set(true);
         }
     }
 
@@ -245,6 +265,7 @@ impl<F: Flag> Handover<F> {
 
     /// The thread was woken. Returns how long it may sleep next.
     fn take_over<S: EngineSlot>(&self, slot: &S, watch: &dyn Watch, pressure: &mut Pressure) -> Option<Duration> {
+        self.is_timed.set(false);
         let mut next = self.watchdog(slot, watch, pressure);
         if next.is_none() && watch.pin(slot.processor().filter(|_| pressure.is_full())) {
             // To go there may have taken long.

@@ -291,6 +291,9 @@ impl<N: Carrier, C: Clock, U: EngineClient> Worker<N, C, U> {
                     if engine.are_rails_due() {
                         engine.show();
                     }
+                    if self.shares() && engine.last_sleep() >= self.handover.policy().away() {
+                        self.handover.rest(&*self.watch);
+                    }
                     engine.park(left);
                 }
                 Next::Sleep(_) => return Ran::Tired,

@@ -385,6 +385,16 @@ fn what_somebody_waits_for_says_so_with_its_last_segment() {
         assert_eq!(awaited.pop(), Some(expected));
         assert!(!awaited.contains(&true), "only the end of a message is awaited");
     }
+    // Of signaled requests that go out in a row the last one says it for those before it.
+    for signaled in [true, true, false, true] {
+        let request = SendRequest { id: 1, operation: write(), signaled, fence: false, flags: RequestFlags::NONE };
+        side.try_post(request).unwrap();
+    }
+    let mut awaited = Vec::new();
+    while let Some(segment) = side.stream.poll_transmit(1500) {
+        awaited.push(segment.is_awaited);
+    }
+    assert_eq!(awaited, [false, true, false, true]);
     // A read completes with its answer, not with its request.
     let read = || Operation::Read { source: target(Stag(1), 0), sink: memory.slice(0, 8).into() };
     side.post(2, read());

@@ -96,6 +96,10 @@ impl Watch for World {
         self.change(|system| system.timer = true);
     }
 
+    fn stop_timer(&self) {
+        self.change(|system| system.timer = false);
+    }
+
     fn wake(&self) {
         self.change(|system| system.woken = true);
     }
@@ -127,6 +131,8 @@ pub(in crate::progress) enum Part {
     Depart,
     /// The thread gives up when it finds the engine taken once.
     SecondTry,
+    /// A caller that sleeps in the engine stops the timer, and does not set it when it lets go.
+    Rest,
 }
 
 pub(in crate::progress) struct Held<'a> {
@@ -222,6 +228,19 @@ impl Model {
             held.handle();
         }
     }
+
+    /// A visit with a long sleep in it.
+    fn visit_and_rest(&self) {
+        self.handover.arrive(&self.world);
+        if let Some(held) = self.try_take() {
+            if self.left_out == Some(Part::Rest) {
+                self.world.stop_timer();
+            } else {
+                self.handover.rest(&self.world);
+            }
+            held.handle();
+        }
+    }
 }
 
 pub(in crate::progress) fn model(left_out: Option<Part>) -> Arc<Model> {
@@ -254,7 +273,7 @@ fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
         .map(|_| {
             run(|model| {
                 model.visit();
-                model.visit();
+                model.visit_and_rest();
             })
         })
         .collect();
@@ -296,7 +315,7 @@ fn nothing_is_left_undone_whatever_caller_comes_and_goes() {
 
 #[test]
 fn the_checker_is_not_blind() {
-    for part in [Part::Depart, Part::SecondTry] {
+    for part in [Part::Depart, Part::SecondTry, Part::Rest] {
         let found = catch_unwind(AssertUnwindSafe(|| {
             // It ends with the first schedule that fails; one in a few thousand does.
             shuttle::check_random(move || all_is_handled(2, 2, Some(part)), 60_000);
@@ -320,6 +339,10 @@ impl Watch for Told {
         self.0.lock().unwrap().push(Some(after));
     }
 
+    fn stop_timer(&self) {
+        self.0.lock().unwrap().push(Some(Duration::ZERO));
+    }
+
     fn wake(&self) {
         self.0.lock().unwrap().push(None);
     }
@@ -341,6 +364,19 @@ fn the_first_caller_leaves_a_timer_behind() {
     handover.heartbeat();
     handover.depart(&told);
     assert_eq!(*told.0.lock().unwrap(), [Some(AWAY); 2], "who was asked to leaves one too");
+}
+
+/// A caller that sleeps for long while it holds the engine stops the timer once, and sets it when it lets go.
+#[test]
+fn a_caller_that_rests_stops_the_timer_until_it_lets_go() {
+    let handover = Handover::<AtomicBool>::new(TakeOver::new(AWAY, true), Duration::ZERO);
+    let told = Told::default();
+    handover.arrive(&told);
+    handover.depart(&told);
+    handover.rest(&told);
+    handover.rest(&told);
+    handover.depart(&told);
+    assert_eq!(*told.0.lock().unwrap(), [Some(AWAY), Some(Duration::ZERO), Some(AWAY)]);
 }
 
 /// Where callers never run the engine the thread is woken at once instead.
