@@ -1,8 +1,7 @@
 //! The NIC of the process: all open devices use the same one. What ends there is told to the queue pair that it is of.
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use weft::verbs::{
@@ -11,7 +10,6 @@ use weft::verbs::{
 };
 
 use crate::border::lock;
-use crate::memory::KeyHasher;
 
 /// Whom the NIC tells of what has ended. It is called by whoever runs the NIC, under its locks: it can't use the NIC.
 pub(crate) trait Owner: Send + Sync {
@@ -24,8 +22,9 @@ pub(crate) trait Owner: Send + Sync {
 /// The NIC of the process.
 pub(crate) struct Nic {
     pub(crate) context: Context,
+    /// Of receive queues. What is received from them completes at the queue pairs.
     completions: CompletionQueue,
-    owners: Arc<Owners>,
+    owners: Owners,
 }
 
 impl Nic {
@@ -35,8 +34,8 @@ impl Nic {
     /// Those of [`Context::with_settings`].
     pub(crate) fn open(settings: Settings) -> Result<Self, Error> {
         let context = Context::with_settings(settings)?;
-        let owners = Arc::new(Owners::default());
-        let completions = context.create_completion_sink(Arc::clone(&owners) as Arc<dyn CompletionSink>)?;
+        let owners = Owners::default();
+        let completions = context.create_completion_sink(owners.told(None))?;
         Ok(Self { context, completions, owners })
     }
 
@@ -60,10 +59,10 @@ impl Nic {
         owner: Arc<dyn Owner>,
     ) -> Result<QueuePair, Error> {
         let options = QueuePairOptions { send_depth: send_depth.max(1), receive_depth: 1 };
-        let made = domain.create_queue_pair_with(&self.completions, &self.completions, Some(receives), &options)?;
-        let mut owners = self.owners.by_number.write().unwrap_or_else(PoisonError::into_inner);
-        owners.insert(made.number().0, owner);
-        drop(owners);
+        let told = self.owners.told(Some(owner));
+        let sink = self.context.create_completion_sink(Arc::clone(&told) as Arc<dyn CompletionSink>)?;
+        let made = domain.create_queue_pair_with(&sink, &sink, Some(receives), &options)?;
+        self.owners.add(made.number(), told);
         Ok(made)
     }
 
@@ -74,12 +73,9 @@ impl Nic {
         self.disown(number);
     }
 
-    /// What ends at this queue pair is not told any more.
+    /// What ends at this queue pair is not told any more. Waits for who tells it just now.
     pub(crate) fn disown(&self, number: QueuePairNumber) {
-        let mut owners = self.owners.by_number.write().unwrap_or_else(PoisonError::into_inner);
-        let owner = owners.remove(&number.0);
-        drop(owners);
-        drop(owner);
+        self.owners.disown(number);
     }
 
     /// Runs the NIC for a turn, as the calling thread's part of a poll.
@@ -94,31 +90,58 @@ impl Nic {
     }
 }
 
-/// Who each queue pair of the NIC belongs to.
+/// Who each queue pair of the NIC belongs to. The list is for those who disown: what ends is told past it.
 #[derive(Default)]
 struct Owners {
-    by_number: RwLock<HashMap<u32, Arc<dyn Owner>, BuildHasherDefault<KeyHasher>>>,
-    bell: Bell,
+    by_number: Mutex<HashMap<u32, Arc<Told>>>,
+    bell: Arc<Bell>,
 }
 
 impl Owners {
-    /// Tells the owner of a queue pair something. It takes no lock under which an owner is added or removed.
+    /// What the NIC tells, for an owner.
+    fn told(&self, owner: Option<Arc<dyn Owner>>) -> Arc<Told> {
+        Arc::new(Told { owner: Mutex::new(owner), bell: Arc::clone(&self.bell) })
+    }
+
+    fn add(&self, number: QueuePairNumber, told: Arc<Told>) {
+        let before = lock(&self.by_number).insert(number.0, told);
+        drop(before);
+    }
+
+    fn disown(&self, number: QueuePairNumber) {
+        let told = lock(&self.by_number).remove(&number.0);
+        let Some(told) = told else { return };
+        let owner = lock(&told.owner).take();
+        // It may end a queue pair of the NIC in turn: no lock is held.
+        drop(owner);
+    }
+}
+
+/// Where the work of one queue pair of the NIC ends: with its owner, and for that one alone. A thread that tells an
+/// owner something holds up no other, and an owner that is disowned is not told any more when that has returned.
+struct Told {
+    /// `None`: disowned.
+    owner: Mutex<Option<Arc<dyn Owner>>>,
+    bell: Arc<Bell>,
+}
+
+impl Told {
     #[inline]
-    fn tell(&self, queue_pair: QueuePairNumber, what: impl FnOnce(&dyn Owner)) {
-        let owners = self.by_number.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(owner) = owners.get(&queue_pair.0) {
+    fn tell(&self, what: impl FnOnce(&dyn Owner)) {
+        let owner = lock(&self.owner);
+        if let Some(owner) = &*owner {
             what(&**owner);
         }
     }
 }
 
-impl CompletionSink for Owners {
+impl CompletionSink for Told {
     fn complete(&self, completion: WorkCompletion) {
-        self.tell(completion.queue_pair, |owner| owner.complete(&completion));
+        self.tell(|owner| owner.complete(&completion));
     }
 
-    fn connection_ended(&self, queue_pair: QueuePairNumber) {
-        self.tell(queue_pair, |owner| self.bell.ring(owner.number()));
+    fn connection_ended(&self, _queue_pair: QueuePairNumber) {
+        self.tell(|owner| self.bell.ring(owner.number()));
     }
 }
 
@@ -152,3 +175,6 @@ impl Bell {
         core::mem::take(&mut *rung)
     }
 }
+
+#[cfg(test)]
+mod tests;

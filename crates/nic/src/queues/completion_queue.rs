@@ -165,6 +165,11 @@ impl CompletionQueue {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether it has places at all: a sink keeps nothing, and has none.
+    pub(crate) fn has_places(&self) -> bool {
+        self.sink.is_none()
+    }
+
     pub(crate) fn reserve(&self, count: usize) -> bool {
         if self.sink.is_some() {
             return true;

@@ -66,8 +66,9 @@ pub struct QueuePair {
     send_completions: Arc<CompletionQueue>,
     receives: Arc<ReceiveQueue>,
     shares_receives: bool,
-    /// Where receives complete that come from a shared queue which completes elsewhere.
-    receive_completions: Option<Arc<CompletionQueue>>,
+    receive_completions: Arc<CompletionQueue>,
+    /// Its receives come from a shared queue which has their places in another completion queue.
+    moves_places: bool,
     /// The message endpoint that it belongs to.
     upper: Option<UpperId>,
     /// Its peer reaches no memory before it has shown its identity.
@@ -114,9 +115,9 @@ impl QueuePair {
             queue.set_serves_one();
             Arc::new(queue)
         };
-        let elsewhere = |shared: &Arc<ReceiveQueue>| {
-            let completions = &attributes.receive_completions;
-            (!Arc::ptr_eq(shared.completions(), completions)).then(|| Arc::clone(completions))
+        let moves_places = |shared: &Arc<ReceiveQueue>| {
+            let (theirs, own) = (shared.completions(), &attributes.receive_completions);
+            !Arc::ptr_eq(theirs, own) && (theirs.has_places() || own.has_places())
         };
         Self {
             number,
@@ -125,7 +126,8 @@ impl QueuePair {
             send_completions: Arc::clone(&attributes.send_completions),
             receives: attributes.shared_receives.clone().unwrap_or_else(own),
             shares_receives: attributes.shared_receives.is_some(),
-            receive_completions: attributes.shared_receives.as_ref().and_then(elsewhere),
+            receive_completions: Arc::clone(&attributes.receive_completions),
+            moves_places: attributes.shared_receives.as_ref().is_some_and(moves_places),
             upper: None,
             is_guarded: false,
             sends_under_way: AtomicUsize::new(0),
@@ -263,12 +265,17 @@ impl QueuePair {
 
     /// For one frame: the oldest receive requests, as the stream needs them.
     pub(crate) fn receive_source(&self) -> Source<'_> {
-        self.receives.source(self.receive_completions.as_deref())
+        self.receives.source(self.elsewhere())
     }
 
     /// The peer needs no more of what it was promised: its stream has ended.
     pub(crate) fn take_back_promises(&self, promised: u32) {
-        self.receives.take_back(promised, self.receive_completions.as_deref());
+        self.receives.take_back(promised, self.elsewhere());
+    }
+
+    /// Where the places of receives are moved to that come from a shared queue, if they are.
+    fn elsewhere(&self) -> Option<&CompletionQueue> {
+        self.moves_places.then_some(&*self.receive_completions)
     }
 
     pub(crate) fn post_receive(&self, registry: &Registry, request: ReceiveRequest) -> Result<(), PostError> {
@@ -570,8 +577,7 @@ impl QueuePair {
     }
 
     pub(crate) fn complete_receive(&self, completion: Completion) {
-        let completions = self.receive_completions.as_ref().unwrap_or_else(|| self.receives.completions());
-        completions.push(WorkCompletion { queue_pair: self.number, completion });
+        self.receive_completions.push(WorkCompletion { queue_pair: self.number, completion });
     }
 
     /// Why the connection is about to end. The first reason stays.

@@ -71,6 +71,12 @@ impl CompletionQueue {
         Ok(Self { queue, event: None, _on_channel, descriptor, handed_over, opened })
     }
 
+    /// One that keeps nothing, and has no events.
+    pub(super) fn sink(opened: Arc<Opened>, queue: Arc<NicCompletionQueue>) -> Result<Self, Error> {
+        let descriptor = opened.no_events()?;
+        Ok(Self { queue, event: None, _on_channel: None, descriptor, handed_over: Arc::default(), opened })
+    }
+
     pub(super) fn shared(&self) -> Arc<NicCompletionQueue> {
         Arc::clone(&self.queue)
     }

@@ -38,8 +38,8 @@ impl Default for ConnectOptions {
 pub struct ListenOptions {
     /// Connections that may wait to be accepted; further ones wait in the operating system.
     pub backlog: u32,
-    /// What to agree on with peers. By default 16 reads each way; over MPA CRCs, peer-to-peer of any kind, and what two
-    /// Weft peers do as in [`ConnectOptions::offer`].
+    /// What to agree on with peers. By default [`Offer::READS`] each way; over MPA CRCs, peer-to-peer of any kind, and
+    /// what two Weft peers do as in [`ConnectOptions::offer`].
     pub offer: Offer,
 }
 

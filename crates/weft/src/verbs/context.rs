@@ -91,7 +91,7 @@ impl Context {
         };
         let nic = Nic::new(machine, settings)?;
         nic.spawn().map_err(|error| PortError::System(error.raw_os_error().unwrap_or(0)))?;
-        Ok(Self { opened: Arc::new(Opened { nic, network: readiness }) })
+        Ok(Self { opened: Arc::new(Opened::new(nic, readiness)) })
     }
 
     /// Makes a protection domain.
@@ -140,13 +140,14 @@ impl Context {
     }
 
     /// Makes a completion queue that keeps nothing: each completion goes to `sink` as it comes, in the thread that runs
-    /// the NIC and under its locks. For a layer above that has queues of its own.
+    /// the NIC and under its locks. For a layer above that has queues of its own. It has no events, and all sinks of a
+    /// NIC have one descriptor, which never becomes readable.
     ///
     /// # Errors
     /// No more descriptors.
     pub fn create_completion_sink(&self, sink: Arc<dyn CompletionSink>) -> Result<CompletionQueue, Error> {
         let queue = self.nic().create_completion_sink(sink)?;
-        CompletionQueue::new(Arc::clone(&self.opened), queue)
+        CompletionQueue::sink(Arc::clone(&self.opened), queue)
     }
 
     /// Listens for connections. Port number 0 takes a free one: [`Listener::local_address`] tells which.

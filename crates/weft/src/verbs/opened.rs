@@ -2,10 +2,11 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use weft_driver::MonotonicClock;
+use weft_base::PortError;
+use weft_driver::{MonotonicClock, WaitSet};
 use weft_link::LinkNetwork;
 use weft_nic::{Error, Nic, in_callback};
 
@@ -16,6 +17,7 @@ pub(crate) struct Opened {
     pub(crate) nic: SystemNic,
     /// Readable when a watched connection has something to do.
     pub(crate) network: OwnedFd,
+    no_events: OnceLock<Arc<WaitSet>>,
 }
 
 /// Whether a queue was armed, so that the NIC's own thread runs the NIC, and was not polled since.
@@ -33,6 +35,22 @@ impl HandedOver {
 }
 
 impl Opened {
+    pub(super) fn new(nic: SystemNic, network: OwnedFd) -> Self {
+        Self { nic, network, no_events: OnceLock::new() }
+    }
+
+    /// A descriptor that never becomes readable, the same at each call.
+    ///
+    /// # Errors
+    /// No more descriptors.
+    pub(super) fn no_events(&self) -> Result<Arc<WaitSet>, PortError> {
+        if let Some(made) = self.no_events.get() {
+            return Ok(Arc::clone(made));
+        }
+        let new = Arc::new(WaitSet::new()?);
+        Ok(Arc::clone(self.no_events.get_or_init(|| new)))
+    }
+
     /// The calling thread is about to sleep on a queue's descriptor.
     pub(crate) fn hand_over(&self, handed_over: &HandedOver) {
         let progress = self.nic.settings().progress;

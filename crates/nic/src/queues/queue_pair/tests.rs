@@ -61,3 +61,25 @@ fn a_sink_has_room_for_all_and_is_told_of_the_end() {
     queue_pair.finish(&Registry::new(1, weft_memory::Limits::default()), None);
     assert_eq!((&told.ids.lock().unwrap()[..], told.ended.load(Ordering::Relaxed)), (&[5][..], 1));
 }
+
+#[test]
+fn places_of_shared_receives_move_only_between_queues_that_have_some() {
+    let event_count = Arc::new(EventCount::default());
+    let queue = || Arc::new(CompletionQueue::new(4, Arc::clone(&event_count)));
+    let sink = || Arc::new(CompletionQueue::into_sink(Arc::new(Told::default()), Arc::clone(&event_count)));
+    let moves = |shared: Arc<CompletionQueue>, own: Arc<CompletionQueue>| {
+        let attributes = QueuePairAttributes {
+            domain: DomainId(1),
+            send_completions: Arc::clone(&own),
+            receive_completions: own,
+            send_depth: 2,
+            receive_depth: 2,
+            shared_receives: Some(Arc::new(ReceiveQueue::new(DomainId(1), 4, shared))),
+        };
+        QueuePair::new(QueuePairNumber(1), &attributes, Arc::clone(&event_count)).elsewhere().is_some()
+    };
+    assert!(moves(queue(), queue()) && moves(queue(), sink()) && moves(sink(), queue()));
+    assert!(!moves(sink(), sink()));
+    let one = queue();
+    assert!(!moves(Arc::clone(&one), one));
+}
