@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,7 +52,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The addresses of objects that C owns now: what it destroys twice is no object any more. A child by fork owns none of
 /// its parent's.
-static GIVEN: PerProcess<Mutex<HashSet<(usize, u8)>>> = PerProcess::new();
+static GIVEN: PerProcess<Mutex<HashMap<(usize, u8), Stage>>> = PerProcess::new();
+
+/// Where an object is in its life.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    There,
+    /// One thread destroys it. Its events can still be acknowledged.
+    Ending,
+}
 
 /// An object of C's. Its first field is the C structure.
 ///
@@ -74,20 +82,20 @@ pub(crate) fn give<T: Object>(object: Box<T>) -> *mut T::C {
 
 /// C owns an object of this kind.
 pub(crate) fn note(address: usize, kind: u8) {
-    lock(GIVEN.get()).insert((address, kind));
+    lock(GIVEN.get()).insert((address, kind), Stage::There);
 }
 
 /// C does not own it any more. Returns whether it did.
 pub(crate) fn forget(address: usize, kind: u8) -> bool {
-    lock(GIVEN.get()).remove(&(address, kind))
+    lock(GIVEN.get()).remove(&(address, kind)).is_some()
 }
 
-/// Whether C owns such an object.
+/// Whether C owns such an object, and does not destroy it just now.
 pub(crate) fn is_noted(address: usize, kind: u8) -> bool {
-    lock(GIVEN.get()).contains(&(address, kind))
+    lock(GIVEN.get()).get(&(address, kind)) == Some(&Stage::There)
 }
 
-/// Borrows an object of C's in a call that has time: one that C has destroyed is refused.
+/// Borrows an object of C's in a call that has time: one that C has destroyed, or destroys just now, is refused.
 ///
 /// # Errors
 /// NULL, or no object of this type.
@@ -96,6 +104,21 @@ pub(crate) fn is_noted(address: usize, kind: u8) -> bool {
 /// No other thread destroys it meanwhile.
 pub(crate) unsafe fn find<'a, T: Object>(object: *mut T::C) -> Result<&'a T, Errno> {
     if !is_noted(object.addr(), T::KIND) {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: It came from `give`, with this type, and was not taken back.
+    Ok(unsafe { &*object.cast::<T>() })
+}
+
+/// The same to count its events: also while it is being destroyed, which waits for those that it owes.
+///
+/// # Errors
+/// NULL, or no object of this type.
+///
+/// # Safety
+/// It is not gone before the call returns.
+pub(crate) unsafe fn find_to_count<'a, T: Object>(object: *mut T::C) -> Result<&'a T, Errno> {
+    if !lock(GIVEN.get()).contains_key(&(object.addr(), T::KIND)) {
         return Err(Errno::INVALID);
     }
     // SAFETY: It came from `give`, with this type, and was not taken back.
@@ -118,7 +141,7 @@ pub(crate) unsafe fn borrow<'a, T: Object>(object: *mut T::C) -> Result<&'a T, E
     unsafe { object.cast::<T>().as_ref() }.ok_or(Errno::INVALID)
 }
 
-/// Takes an object back from C, if `may` lets it go.
+/// Takes an object back from C, if `may` lets it go. Of threads that do so at the same time one has it.
 ///
 /// # Errors
 /// NULL, no object of this type, destroyed before, or what `may` says.
@@ -130,12 +153,41 @@ pub(crate) unsafe fn take<T: Object>(
     may: impl FnOnce(&T) -> Result<(), Errno>,
 ) -> Result<Box<T>, Errno> {
     // SAFETY: This function has the same contract.
-    may(unsafe { find::<T>(object) }?)?;
-    if !forget(object.addr(), T::KIND) {
-        return Err(Errno::INVALID);
-    }
-    // SAFETY: It came from `Box::into_raw`, and this thread alone has taken it out of the list.
-    Ok(unsafe { Box::from_raw(object.cast::<T>()) })
+    unsafe { begin_end::<T>(object, may) }?;
+    // SAFETY: This thread alone has begun to end it.
+    Ok(unsafe { finish_end::<T>(object) })
+}
+
+/// Begins to destroy an object, if `may` lets it go: from now on it is found by those alone who count its events.
+/// [`finish_end`] follows. `may` runs under the lock of all objects.
+///
+/// # Errors
+/// As for [`take`].
+///
+/// # Safety
+/// C does not use it any more if this succeeds, but for its events.
+pub(crate) unsafe fn begin_end<'a, T: Object>(
+    object: *mut T::C,
+    may: impl FnOnce(&T) -> Result<(), Errno>,
+) -> Result<&'a T, Errno> {
+    let mut given = lock(GIVEN.get());
+    let stage = given.get_mut(&(object.addr(), T::KIND)).filter(|stage| **stage == Stage::There);
+    let stage = stage.ok_or(Errno::INVALID)?;
+    // SAFETY: It came from `give`, with this type, and who takes it back changes the stage before, under this lock.
+    let found = unsafe { &*object.cast::<T>() };
+    may(found)?;
+    *stage = Stage::Ending;
+    Ok(found)
+}
+
+/// The object is C's no longer.
+///
+/// # Safety
+/// The calling thread has begun to end it, and nothing else uses it.
+pub(crate) unsafe fn finish_end<T: Object>(object: *mut T::C) -> Box<T> {
+    forget(object.addr(), T::KIND);
+    // SAFETY: It came from `Box::into_raw`, and one thread alone can begin to end it.
+    unsafe { Box::from_raw(object.cast::<T>()) }
 }
 
 /// What counts those that need it.
@@ -189,19 +241,20 @@ impl<T: Counted> Drop for Using<T> {
 mod tests {
     use super::*;
 
+    /// Each test has a kind of its own: an address that one has freed may be another's.
     #[repr(C)]
-    struct Thing {
+    struct Thing<const KIND: u8> {
         c: u64,
         users: Users,
     }
 
     // SAFETY: repr(C), and its first field is the u64.
-    unsafe impl Object for Thing {
+    unsafe impl<const KIND: u8> Object for Thing<KIND> {
         type C = u64;
-        const KIND: u8 = 250;
+        const KIND: u8 = KIND;
     }
 
-    impl Counted for Thing {
+    impl<const KIND: u8> Counted for Thing<KIND> {
         fn users(&self) -> &Users {
             &self.users
         }
@@ -209,20 +262,43 @@ mod tests {
 
     #[test]
     fn an_object_is_destroyed_once() {
-        let thing = give(Box::new(Thing { c: 7, users: Users::default() }));
+        let thing = give(Box::new(Thing::<250> { c: 7, users: Users::default() }));
         // SAFETY: The object is C's until it is taken, and only its address is used afterwards.
         unsafe {
-            assert_eq!(find::<Thing>(thing).map(|thing| thing.c), Ok(7));
-            assert_eq!(take::<Thing>(thing, |_| Err(Errno::BUSY)).map(drop), Err(Errno::BUSY));
-            assert!(take::<Thing>(thing, |thing| thing.users.none()).is_ok());
-            assert_eq!(take::<Thing>(thing, |_| Ok(())).map(drop), Err(Errno::INVALID));
-            assert_eq!(find::<Thing>(core::ptr::null_mut()).map(|thing| thing.c), Err(Errno::INVALID));
+            assert_eq!(find::<Thing<250>>(thing).map(|thing| thing.c), Ok(7));
+            assert_eq!(take::<Thing<250>>(thing, |_| Err(Errno::BUSY)).map(drop), Err(Errno::BUSY));
+            assert!(take::<Thing<250>>(thing, |thing| thing.users.none()).is_ok());
+            assert_eq!(take::<Thing<250>>(thing, |_| Ok(())).map(drop), Err(Errno::INVALID));
+            assert_eq!(find::<Thing<250>>(core::ptr::null_mut()).map(|thing| thing.c), Err(Errno::INVALID));
+        }
+    }
+
+    #[test]
+    fn of_threads_that_destroy_an_object_one_does() {
+        for _ in 0..200 {
+            let thing = give(Box::new(Thing::<251> { c: 7, users: Users::default() }));
+            let address = thing.expose_provenance();
+            let destroy = move || {
+                let thing = core::ptr::with_exposed_provenance_mut::<u64>(address);
+                // SAFETY: Only its address is used unless this thread has it.
+                unsafe { begin_end::<Thing<251>>(thing, |thing| thing.users.none()) }?;
+                // SAFETY: As above.
+                assert_eq!(unsafe { find::<Thing<251>>(thing) }.map(|thing| thing.c), Err(Errno::INVALID));
+                // SAFETY: This thread alone frees it.
+                assert_eq!(unsafe { find_to_count::<Thing<251>>(thing) }.map(|thing| thing.c), Ok(7));
+                // SAFETY: This thread has begun to end it.
+                Ok(unsafe { finish_end::<Thing<251>>(thing) }.c)
+            };
+            let threads: Vec<_> = (0..16).map(|_| std::thread::spawn(destroy)).collect();
+            let ended: Vec<Result<u64, Errno>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            assert_eq!(ended.iter().filter(|ended| **ended == Ok(7)).count(), 1);
+            assert_eq!(ended.iter().filter(|ended| **ended == Err(Errno::INVALID)).count(), 15);
         }
     }
 
     #[test]
     fn what_is_used_is_busy() {
-        let thing = Arc::new(Thing { c: 0, users: Users::default() });
+        let thing = Arc::new(Thing::<252> { c: 0, users: Users::default() });
         let using = Using::new(&thing);
         assert_eq!(thing.users.none(), Err(Errno::BUSY));
         drop(using);

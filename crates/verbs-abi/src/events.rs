@@ -44,9 +44,13 @@ impl AsyncEvents {
         }
     }
 
-    /// Takes the oldest, after the descriptor was read. `None`: it was withdrawn meanwhile.
-    pub(crate) fn take(&self) -> Option<Event> {
-        lock(&self.waiting).pop_front()
+    /// Takes the oldest, after the descriptor was read, and has `count` note that its object owes an acknowledgment:
+    /// who destroys the object withdraws the event, or waits for that. `None`: it was withdrawn meanwhile.
+    pub(crate) fn take(&self, count: impl FnOnce(Event)) -> Option<Event> {
+        let mut waiting = lock(&self.waiting);
+        let event = waiting.pop_front()?;
+        count(event);
+        Some(event)
     }
 
     /// The object goes: its events that were not read go too.
@@ -109,8 +113,10 @@ mod tests {
         }
         events.withdraw(10);
         assert!(crate::semaphore::wait(events.descriptor()));
-        assert_eq!(events.take(), Some(Event { kind: 2, object: 20 }));
-        assert_eq!(events.take(), None);
+        let mut counted = None;
+        assert_eq!(events.take(|event| counted = Some(event)), Some(Event { kind: 2, object: 20 }));
+        assert_eq!(counted, Some(Event { kind: 2, object: 20 }));
+        assert_eq!(events.take(|_| ()), None);
         // SAFETY: An own descriptor.
         unsafe { libc::fcntl(events.descriptor(), libc::F_SETFL, libc::O_NONBLOCK) };
         assert!(!crate::semaphore::wait(events.descriptor()), "the descriptor is readable without an event");

@@ -40,9 +40,10 @@ impl Channel {
         self.semaphore.raise();
     }
 
-    /// Takes the oldest, after the descriptor was read. `None`: it was withdrawn meanwhile.
-    pub(crate) fn take(&self) -> Option<usize> {
-        lock(&self.waiting).pop_front()
+    /// Takes the oldest, after the descriptor was read, and has `count` note that its queue owes an acknowledgment: who
+    /// destroys the queue withdraws the event, or waits for that. `None`: it was withdrawn meanwhile.
+    pub(crate) fn take<R>(&self, count: impl FnOnce(usize) -> R) -> Option<R> {
+        lock(&self.waiting).pop_front().map(count)
     }
 
     /// The queue goes: its events go too.

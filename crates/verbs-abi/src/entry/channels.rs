@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::objects::{ChannelObject, CompletionObject, ContextObject};
 use crate::abi::*;
-use crate::border::{Counted as _, find, give, pointer, status, take};
+use crate::border::{Counted as _, find, find_to_count, give, pointer, status, take};
 use crate::completion::Channel;
 use crate::errno::Errno;
 use crate::semaphore;
@@ -86,18 +86,23 @@ unsafe fn take_event(
     queue_context: *mut *mut c_void,
 ) -> Result<(), Errno> {
     // SAFETY: The caller's promise.
-    let address = unsafe { find::<ChannelObject>(channel) }?.channel.take().ok_or(Errno(libc::EAGAIN))?;
-    let found = core::ptr::with_exposed_provenance_mut::<ibv_cq>(address);
-    // SAFETY: A queue whose events were not withdrawn.
-    let object = unsafe { find::<CompletionObject>(found) }?;
-    object.queue.channel_events.got();
+    let channel = unsafe { &find::<ChannelObject>(channel)?.channel };
+    let taken = channel.take(|address| {
+        let found = core::ptr::with_exposed_provenance_mut::<ibv_cq>(address);
+        // SAFETY: A queue whose events were not withdrawn: who destroys it has yet to do that, for which it waits.
+        let object = unsafe { find_to_count::<CompletionObject>(found) }?;
+        object.queue.channel_events.got();
+        // SAFETY: C writes the field before it shares the queue.
+        Ok::<_, Errno>((found, unsafe { (*object.c.get()).basic.cq_context }))
+    });
+    let (found, context) = taken.ok_or(Errno(libc::EAGAIN))??;
     if !queue.is_null() {
         // SAFETY: The caller's promise.
         unsafe { queue.write(found) };
     }
     if !queue_context.is_null() {
-        // SAFETY: The caller's promise; C writes the field before it shares the queue.
-        unsafe { queue_context.write((*object.c.get()).basic.cq_context) };
+        // SAFETY: The caller's promise.
+        unsafe { queue_context.write(context) };
     }
     Ok(())
 }
@@ -108,7 +113,7 @@ unsafe fn take_event(
 pub unsafe extern "C" fn weft_ibv_ack_cq_events(queue: *mut ibv_cq, count: c_uint) {
     status(|| {
         // SAFETY: The caller's promise.
-        unsafe { find::<CompletionObject>(queue) }?.queue.channel_events.acknowledge(count);
+        unsafe { find_to_count::<CompletionObject>(queue) }?.queue.channel_events.acknowledge(count);
         Ok(())
     });
 }

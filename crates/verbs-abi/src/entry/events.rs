@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use super::objects::{CompletionObject, ContextObject, QueuePairObject, SharedReceivesObject};
 use crate::abi::*;
-use crate::border::{find, status};
+use crate::border::{find_to_count, status};
 use crate::errno::Errno;
 use crate::events::Acknowledgments;
 use crate::semaphore;
@@ -31,9 +31,9 @@ pub unsafe extern "C-unwind" fn weft_ibv_get_async_event(
         let found = status(|| {
             // SAFETY: The caller's promise.
             let events = &unsafe { ContextObject::of(context) }?.events;
-            let found = events.take().ok_or(Errno(libc::EAGAIN))?.to_c();
-            // SAFETY: An event that was not withdrawn.
-            unsafe { owed(&found, Acknowledgments::got) };
+            // SAFETY: An event that was not withdrawn: who destroys its object has yet to do that, for which it waits.
+            let found = events.take(|event| unsafe { owed(&event.to_c(), Acknowledgments::got) });
+            let found = found.ok_or(Errno(libc::EAGAIN))?.to_c();
             // SAFETY: Not NULL, so it can be written.
             unsafe { event.write(found) };
             Ok(())
@@ -59,17 +59,17 @@ unsafe fn owed(event: &ibv_async_event, act: impl FnOnce(&Acknowledgments)) {
     unsafe {
         match event.event_type {
             IBV_EVENT_CQ_ERR => {
-                if let Ok(object) = find::<CompletionObject>(event.element.cast()) {
+                if let Ok(object) = find_to_count::<CompletionObject>(event.element.cast()) {
                     act(&object.queue.async_events);
                 }
             }
             IBV_EVENT_SRQ_LIMIT_REACHED => {
-                if let Ok(object) = find::<SharedReceivesObject>(event.element.cast()) {
+                if let Ok(object) = find_to_count::<SharedReceivesObject>(event.element.cast()) {
                     act(&object.receives.acknowledgments);
                 }
             }
             _ => {
-                if let Ok(object) = find::<QueuePairObject>(event.element.cast()) {
+                if let Ok(object) = find_to_count::<QueuePairObject>(event.element.cast()) {
                     act(&object.queue_pair.acknowledgments);
                 }
             }

@@ -9,7 +9,7 @@ use super::objects::{
     COND, CompletionObject, ContextObject, DomainObject, MUTEX, QueuePairObject, SharedReceivesObject, Uses,
 };
 use crate::abi::*;
-use crate::border::{Using, borrow, find, give, pointer, status, take};
+use crate::border::{Using, begin_end, borrow, find, finish_end, give, pointer, status};
 use crate::errno::Errno;
 use crate::limits;
 use crate::queue_pair::{Changed, Parts, QueuePair};
@@ -221,14 +221,18 @@ pub unsafe extern "C" fn weft_ibv_query_qp(
 pub unsafe extern "C" fn weft_ibv_destroy_qp(queue_pair: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: The caller's promise.
-        let object = unsafe { find::<QueuePairObject>(queue_pair) }?;
-        object.process.rendezvous.remove(&object.queue_pair);
-        object.process.rendezvous.close(object.queue_pair.reset(true));
+        let object = unsafe { begin_end::<QueuePairObject>(queue_pair, |_| Ok(())) }?;
+        let rendezvous = &object.process.rendezvous;
+        rendezvous.remove(&object.queue_pair);
+        rendezvous.close(object.queue_pair.reset(true));
         object.queue_pair.withdraw_events();
+        // Nothing names it any more.
+        rendezvous.release_number(object.queue_pair.number());
         // Meanwhile the program finds the queue pair of an event that it acknowledges.
         object.queue_pair.acknowledgments.wait();
-        // SAFETY: The caller's promise.
-        unsafe { take::<QueuePairObject>(queue_pair, |_| Ok(())) }.map(drop)
+        // SAFETY: Begun above.
+        drop(unsafe { finish_end::<QueuePairObject>(queue_pair) });
+        Ok(())
     })
 }
 

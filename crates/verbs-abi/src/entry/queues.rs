@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::extended_queues::extended;
 use super::objects::{COND, ChannelObject, CompletionObject, ContextObject, MUTEX};
 use crate::abi::*;
-use crate::border::{Counted as _, Using, borrow, find, give, pointer, status, take};
+use crate::border::{Counted as _, Using, begin_end, borrow, find, finish_end, give, pointer, status};
 use crate::completion::CompletionQueue;
 use crate::errno::Errno;
 use crate::limits;
@@ -101,12 +101,12 @@ pub unsafe extern "C" fn weft_ibv_resize_cq(queue: *mut ibv_cq, entries: c_int) 
 pub unsafe extern "C" fn weft_ibv_destroy_cq(queue: *mut ibv_cq) -> c_int {
     status(|| {
         // SAFETY: The caller's promise.
-        let object = unsafe { find::<CompletionObject>(queue) }?;
-        object.queue.users().none()?;
+        let object = unsafe { begin_end::<CompletionObject>(queue, |object| object.queue.users().none()) }?;
         // While it waits for acknowledgments, the program finds the queue.
         object.queue.end();
-        // SAFETY: The caller's promise.
-        unsafe { take::<CompletionObject>(queue, |object| object.queue.users().none()) }.map(drop)
+        // SAFETY: Begun above.
+        drop(unsafe { finish_end::<CompletionObject>(queue) });
+        Ok(())
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::objects::{COND, DomainObject, MUTEX, SharedReceivesObject};
 use crate::abi::*;
-use crate::border::{Counted as _, Using, borrow, find, give, pointer, status, take};
+use crate::border::{Counted as _, Using, begin_end, borrow, find, finish_end, give, pointer, status};
 use crate::errno::Errno;
 use crate::limits;
 use crate::shared_receive::SharedReceives;
@@ -112,11 +112,11 @@ pub unsafe extern "C" fn weft_ibv_query_srq(queue: *mut ibv_srq, attr: *mut ibv_
 pub unsafe extern "C" fn weft_ibv_destroy_srq(queue: *mut ibv_srq) -> c_int {
     status(|| {
         // SAFETY: The caller's promise.
-        let object = unsafe { find::<SharedReceivesObject>(queue) }?;
-        object.receives.users().none()?;
+        let object = unsafe { begin_end::<SharedReceivesObject>(queue, |object| object.receives.users().none()) }?;
         object.receives.end();
-        // SAFETY: The caller's promise.
-        unsafe { take::<SharedReceivesObject>(queue, |object| object.receives.users().none()) }.map(drop)
+        // SAFETY: Begun above.
+        drop(unsafe { finish_end::<SharedReceivesObject>(queue) });
+        Ok(())
     })
 }
 

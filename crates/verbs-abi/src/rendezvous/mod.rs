@@ -70,7 +70,7 @@ impl Rendezvous {
         lock(&self.known).numbers.take()
     }
 
-    /// Gives back a number whose queue pair did not come to be.
+    /// Gives back a number whose queue pair did not come to be, or is gone.
     pub(crate) fn release_number(&self, number: u32) {
         lock(&self.known).numbers.release(number);
     }
@@ -80,12 +80,9 @@ impl Rendezvous {
         lock(&self.known).queue_pairs.insert(queue_pair.number(), Arc::clone(queue_pair));
     }
 
-    /// A queue pair goes.
+    /// A queue pair goes. Its number is still its own.
     pub(crate) fn remove(&self, queue_pair: &QueuePair) {
-        let mut known = lock(&self.known);
-        known.numbers.release(queue_pair.number());
-        let removed = known.queue_pairs.remove(&queue_pair.number());
-        drop(known);
+        let removed = lock(&self.known).queue_pairs.remove(&queue_pair.number());
         drop(removed);
     }
 
