@@ -66,13 +66,13 @@ impl QueuePair {
         let to = if mask & IBV_QP_STATE != 0 { change.qp_state } else { from };
         rule(self.parts.kind, from, to).ok_or(Errno::INVALID)?.check(mask)?;
         self.check_values(change, mask)?;
+        self.change_state(from, to)?;
         if to == IBV_QPS_RESET {
             *attributes = ibv_qp_attr { cap: self.parts.cap, ..ibv_qp_attr::default() };
         } else {
             copy(&mut attributes, change, mask);
         }
         self.peer_number.store(attributes.dest_qp_num, Ordering::Relaxed);
-        self.state.store(to, Ordering::Release);
         drop(attributes);
         if mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_RNR_RETRY) != 0 {
             self.apply_terms();
@@ -87,6 +87,16 @@ impl QueuePair {
             (_, IBV_QPS_RTR) => Changed::Connect,
             _ => Changed::Nothing,
         })
+    }
+
+    /// Work may have failed since `from` was the state: a program gets it out of `ERR` by `RESET` alone.
+    fn change_state(&self, from: c_int, to: c_int) -> Result<(), Errno> {
+        if matches!(to, IBV_QPS_RESET | IBV_QPS_ERR) {
+            self.state.store(to, Ordering::Release);
+            return Ok(());
+        }
+        let changed = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        changed.map(drop).map_err(|_| Errno::INVALID)
     }
 
     fn check_values(&self, change: &ibv_qp_attr, mask: c_int) -> Result<(), Errno> {

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::sync::MutexGuard;
 use std::time::Instant;
 
 use weft::verbs::{
@@ -66,30 +67,33 @@ impl QueuePair {
     }
 
     /// How the attempt to connect has gone. One that has come to nothing is taken from it. `timer_of` finds the number
-    /// of the peer's timer for missing receives in what the peer has said of itself.
+    /// of the peer's timer for missing receives in what the peer has said of itself; `None`: that is not the peer.
     pub(crate) fn check_attempt(&self, timer_of: impl FnOnce(&[u8]) -> Option<u8>) -> Fate {
         let mut post = lock(&self.post);
         let Some(connection) = &post.connection else { return Fate::Settled };
         match connection.state() {
             _ if post.is_ready => Fate::Settled,
             State::Ready => {
-                let peer_timer = connection.info().and_then(|info| timer_of(&info.private_data)).unwrap_or(0);
+                let timer = connection.info().and_then(|info| timer_of(&info.private_data));
+                let Some(peer_timer) = timer else { return self.drop_attempt(post) };
                 self.apply_terms_to(connection, peer_timer);
                 post.peer_timer = peer_timer;
                 self.flush_backlog(&mut post);
                 Fate::Settled
             }
             State::Idle | State::Connecting => Fate::Pending,
-            State::Closing | State::Closed | State::Failed => {
-                let error = connection.error();
-                let failed = post.connection.take();
-                drop(post);
-                if let Some(failed) = failed {
-                    self.parts.nic.end(failed);
-                }
-                Fate::Failed(error)
-            }
+            State::Closing | State::Closed | State::Failed => self.drop_attempt(post),
         }
+    }
+
+    fn drop_attempt(&self, mut post: MutexGuard<'_, Post>) -> Fate {
+        let failed = post.connection.take();
+        drop(post);
+        let error = failed.as_ref().and_then(Connection::error);
+        if let Some(failed) = failed {
+            self.parts.nic.end(failed);
+        }
+        Fate::Failed(error)
     }
 
     /// How long the oldest request has waited for a connection by now, and how long it may.
@@ -102,11 +106,14 @@ impl QueuePair {
     /// No connection comes: what was posted fails.
     pub(crate) fn give_up(&self) {
         let mut post = lock(&self.post);
+        // None waits any more where the program has reset it meanwhile, and may have begun anew.
+        if post.waits_since.take().is_none() {
+            return;
+        }
         let backlog = core::mem::take(&mut post.backlog);
-        post.waits_since = None;
-        drop(post);
         self.break_down();
         self.fail_backlog(backlog, IBV_WC_RETRY_EXC_ERR);
+        drop(post);
         self.settle();
     }
 
@@ -131,7 +138,8 @@ impl QueuePair {
             && !self.is_broken.swap(true, Ordering::AcqRel)
         {
             crate::log::info(format_args!("queue pair {:#x}: {violation}", self.number()));
-            self.state.store(IBV_QPS_ERR, Ordering::Release);
+            // The program may be about to reset it.
+            let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, after_failure);
             let is_access = matches!(
                 violation,
                 Violation::WriteTarget { .. } | Violation::ReadSource { .. } | Violation::AtomicTarget { .. }
@@ -177,7 +185,9 @@ impl QueuePair {
             self.detach(&mut post)
         };
         let connections: Vec<_> = connections.into_iter().flatten().collect();
-        connections.iter().for_each(|connection| self.parts.nic.disown(connection.number()));
+        for connection in &connections {
+            self.parts.nic.disown(connection.number());
+        }
         self.is_broken.store(false, Ordering::Release);
         lock(&self.unanswered).take();
         self.give_up_receives(false);

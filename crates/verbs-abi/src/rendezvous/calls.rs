@@ -232,7 +232,7 @@ impl Calls {
             queue_pair.give_up();
             return false;
         }
-        match queue_pair.check_attempt(|said| Some(Record::parse(said)?.from.rnr_timer)) {
+        match queue_pair.check_attempt(|said| timer_of(queue_pair, said)) {
             Fate::Pending => {
                 *under_way += usize::from(queue_pair.target().is_some_and(|target| calls(&target)));
                 return true;
@@ -299,6 +299,19 @@ impl Calls {
 /// Whether a queue pair is connected to itself.
 fn is_itself(own: &Target) -> bool {
     (own.address, own.number) == (own.own_address, own.own_number)
+}
+
+/// The timer of the peer, by what the other end has said of itself. `None`: it is not the peer.
+fn timer_of(queue_pair: &QueuePair, said: &[u8]) -> Option<u8> {
+    let fits = match (Record::parse(said), queue_pair.target()) {
+        (Some(record), Some(own)) => record.fits(&own).map(|()| record.from.rnr_timer),
+        _ => Err(Refusal::Differs),
+    };
+    let log = |refusal: &Refusal| {
+        let number = queue_pair.number();
+        log::info(format_args!("queue pair {number:#x}: another one has answered: {}", refusal.words()));
+    };
+    fits.inspect_err(log).ok()
 }
 
 /// Whether this end is the one that calls: the one with the smaller name.
