@@ -12,6 +12,7 @@ use super::objects::QueuePairObject;
 use crate::abi::*;
 use crate::border::{borrow, lock, status};
 use crate::errno::Errno;
+use crate::limits;
 
 /// The functions that there are (`IBV_QP_EX_WITH_*`): Write, Write with immediate data, Send, Send with immediate data,
 /// Read, compare and swap, fetch and add, Send with invalidate.
@@ -82,7 +83,10 @@ unsafe fn add(queue_pair: *mut ibv_qp_ex, opcode: c_int, imm_data: u32, wr: ibv_
             wr,
             _rest: [0; 7],
         };
-        building.requests.push(Built { request, entries: Vec::new(), inline: None });
+        match building.requests.len() < object.init.cap.max_send_wr as usize {
+            true => building.requests.push(Built { request, entries: Vec::new(), inline: None }),
+            false => building.refuse(Errno::NO_MEMORY),
+        }
     };
     // SAFETY: The caller's promise.
     unsafe { with(queue_pair, push) };
@@ -92,12 +96,12 @@ unsafe fn add(queue_pair: *mut ibv_qp_ex, opcode: c_int, imm_data: u32, wr: ibv_
 ///
 /// # Safety
 /// NULL, or a queue pair.
-unsafe fn change(queue_pair: *mut ibv_qp_ex, act: impl FnOnce(&mut Built)) {
+unsafe fn change(queue_pair: *mut ibv_qp_ex, act: impl FnOnce(&mut Built) -> Result<(), Errno>) {
     // SAFETY: The caller's promise.
     unsafe {
-        with(queue_pair, |_, building| match building.requests.last_mut() {
-            Some(last) => act(last),
-            None => building.refuse(Errno::INVALID),
+        with(queue_pair, |_, building| {
+            let changed = building.requests.last_mut().map_or(Err(Errno::INVALID), act);
+            changed.unwrap_or_else(|error| building.refuse(error));
         });
     }
 }
@@ -192,18 +196,20 @@ unsafe extern "C" fn wr_atomic_fetch_add(queue_pair: *mut ibv_qp_ex, rkey: u32, 
 }
 
 unsafe extern "C" fn wr_set_sge(queue_pair: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    let set = |built: &mut Built| {
+        built.entries = vec![ibv_sge { addr, length, lkey }];
+        Ok(())
+    };
     // SAFETY: C's callers pass a queue pair.
-    unsafe { change(queue_pair, |built| built.entries = vec![ibv_sge { addr, length, lkey }]) };
+    unsafe { change(queue_pair, set) };
 }
 
 unsafe extern "C" fn wr_set_sge_list(queue_pair: *mut ibv_qp_ex, count: size_t, list: *const ibv_sge) {
-    let entries = match count {
-        0 => Vec::new(),
-        // SAFETY: C's callers pass a list with this number of entries.
-        _ => unsafe { core::slice::from_raw_parts(list, count) }.to_vec(),
-    };
+    // SAFETY: C's callers pass a list with this number of entries.
+    let entries = || unsafe { pieces(count, list, limits::GATHER) }.map(<[ibv_sge]>::to_vec);
+    let set = |built: &mut Built| entries().map(|entries| built.entries = entries);
     // SAFETY: C's callers pass a queue pair.
-    unsafe { change(queue_pair, |built| built.entries = entries) };
+    unsafe { change(queue_pair, set) };
 }
 
 unsafe extern "C" fn wr_set_inline_data(queue_pair: *mut ibv_qp_ex, address: *mut c_void, length: size_t) {
@@ -213,16 +219,36 @@ unsafe extern "C" fn wr_set_inline_data(queue_pair: *mut ibv_qp_ex, address: *mu
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(queue_pair: *mut ibv_qp_ex, count: size_t, list: *const ibv_data_buf) {
-    let mut bytes = Vec::new();
-    for at in 0..count {
-        // SAFETY: C's callers pass a list with this number of pieces, whose bytes can be read.
-        unsafe {
-            let piece = *list.add(at);
-            if piece.length > 0 {
-                bytes.extend_from_slice(core::slice::from_raw_parts(piece.addr.cast::<u8>(), piece.length));
+    const MOST: usize = limits::INLINE as usize;
+    let bytes = || {
+        let mut bytes = Vec::new();
+        // SAFETY: C's callers pass a list with this number of pieces.
+        for piece in unsafe { pieces(count, list, MOST) }?.iter().filter(|piece| piece.length > 0) {
+            if piece.addr.is_null() || piece.length > MOST - bytes.len() {
+                return Err(Errno::INVALID);
             }
+            // SAFETY: C's callers pass pieces whose bytes can be read.
+            bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(piece.addr.cast::<u8>(), piece.length) });
         }
-    }
+        Ok(bytes)
+    };
+    let set = |built: &mut Built| bytes().map(|bytes| built.inline = Some(bytes));
     // SAFETY: C's callers pass a queue pair.
-    unsafe { change(queue_pair, |built| built.inline = Some(bytes)) };
+    unsafe { change(queue_pair, set) };
+}
+
+/// A list of C's, of which nothing is read where it has more than `most` pieces.
+///
+/// # Errors
+/// It is that, or NULL.
+///
+/// # Safety
+/// NULL, or a list with this number of pieces.
+unsafe fn pieces<'a, T>(count: size_t, list: *const T, most: usize) -> Result<&'a [T], Errno> {
+    match count {
+        0 => Ok(&[]),
+        _ if list.is_null() || count > most => Err(Errno::INVALID),
+        // SAFETY: The caller's promise.
+        _ => Ok(unsafe { core::slice::from_raw_parts(list, count) }),
+    }
 }
