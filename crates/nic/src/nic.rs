@@ -503,6 +503,16 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
     }
 
+    /// The application is done with a queue pair that still has something to send: [`Nic::close`] follows. What the
+    /// peer sends from then on reaches no memory and takes no receive. Does nothing in a child by fork.
+    pub fn retire(&self, queue_pair: &QueuePair) {
+        if self.is_owner_process()
+            && let Some(place) = queue_pair.retire()
+        {
+            self.worker(place).start_on(place.key, false);
+        }
+    }
+
     /// Posts a receive request to a queue pair's own receive queue.
     ///
     /// # Errors

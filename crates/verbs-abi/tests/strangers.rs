@@ -9,12 +9,13 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::Command;
 
 use weft::verbs::{
-    ConnectOptions, ConnectionError, Context, Error, Offer, QueuePairOptions, StartError, StartReason, Transport,
+    Access, ConnectOptions, ConnectionError, Context, Error, ListenOptions, Offer, QueuePairOptions, StartError,
+    StartReason, Transport,
 };
 use weft_base::Random;
 use weft_verbs::abi::*;
 
-use ends::{Device, End};
+use ends::{Device, End, PATIENCE};
 
 /// The first of the ports of processes, and their number.
 const PORTS: (u16, u32) = (0x6000, 4096);
@@ -140,14 +141,63 @@ fn strangers_are_refused_and_the_peer_is_not() {
     send(&one, &other);
 }
 
+/// Another process is where the peer should be, and answers for it: it is asked again until it is the peer.
+#[test]
+fn who_answers_in_place_of_the_peer_is_not_taken_for_it() {
+    let device = Device::open();
+    let stranger = Context::open().unwrap();
+    let offer = Offer { transport: transport(), ..ListenOptions::default().offer };
+    let options = ListenOptions { offer, ..ListenOptions::default() };
+    let listens = |port| stranger.listen(SocketAddr::new(address(&device), port), &options).ok();
+    let listener = (PORTS.0..).take(PORTS.1 as usize).find_map(listens).expect("a port is free");
+    // The one with the smaller number calls.
+    let peer = 4094 << 12 | u32::from(listener.local_address().port() - PORTS.0);
+    let one = End::new(&device);
+    assert!(one.number() < peer, "the last index is taken");
+    one.initialize();
+    one.receive_from(peer);
+    // 69 seconds.
+    one.send_with(24);
+    assert_eq!(one.post(End::request(2, IBV_WR_SEND), one.entry(0, 9)), 0);
+    let right = record(&device, peer, one.number());
+    let changed = |at: usize, bit: u8| {
+        let mut bytes = right;
+        bytes[at] ^= bit;
+        bytes.to_vec()
+    };
+    let answers = [vec![], right[..63].to_vec(), changed(7, 2), changed(23, 1), changed(42, 1), changed(46, 1)];
+    let answers = answers.into_iter().chain([changed(50, 1), changed(56, 1), right.to_vec()]);
+    let domain = stranger.allocate_protection_domain().unwrap();
+    let queue = stranger.create_completion_queue(16).unwrap();
+    let memory = domain.allocate(64, Access::LOCAL_WRITE).unwrap();
+    for answer in answers {
+        let call = listener.accept(Some(PATIENCE)).expect("it calls again");
+        assert_eq!(call.info().private_data.len(), right.len());
+        assert!(one.poll().is_none(), "an answer that was none of the peer's was taken");
+        let options = QueuePairOptions { send_depth: 1, receive_depth: 1 };
+        let queue_pair = domain.create_queue_pair_with(&queue, &queue, None, &options).unwrap();
+        queue_pair.post_receive(1, &[memory.slice(..).unwrap()]).unwrap();
+        call.accept(&queue_pair, &answer).unwrap();
+        if answer == right {
+            one.expect(2, IBV_WC_SUCCESS);
+        } else {
+            assert!(stranger.wait_until(Some(PATIENCE), || queue_pair.state().has_ended()), "{answer:?} is taken");
+        }
+    }
+}
+
 /// A process has one carrier.
 #[test]
-fn so_are_they_over_the_other_carriers() {
+fn so_it_is_over_the_other_carriers() {
+    const NAMES: [&str; 2] =
+        ["strangers_are_refused_and_the_peer_is_not", "who_answers_in_place_of_the_peer_is_not_taken_for_it"];
     for carrier in ["iwarp", "shm"] {
-        let mut one = Command::new(env::current_exe().unwrap());
-        one.args(["--exact", "strangers_are_refused_and_the_peer_is_not"]).env(CARRIER, carrier);
-        let ended = one.output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stdout);
-        assert!(ended.status.success() && said.contains("1 passed"), "{carrier}: {said}");
+        for name in NAMES {
+            let mut one = Command::new(env::current_exe().unwrap());
+            one.args(["--exact", name]).env(CARRIER, carrier);
+            let ended = one.output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stdout);
+            assert!(ended.status.success() && said.contains("1 passed"), "{carrier}: {said}");
+        }
     }
 }

@@ -87,6 +87,8 @@ pub struct QueuePair {
     agreed: AtomicU8,
     /// What its peer may do to regions, beside what their own rights allow.
     peer_rights: AtomicU8,
+    /// What its peer sends takes no receive any more.
+    is_retired: AtomicBool,
     /// How long a Send waits for a receive of the peer, in nanoseconds. 0: for ever.
     receive_wait: AtomicU64,
     /// With this many requests under way, short ones that are posted wait for the next poll.
@@ -146,6 +148,7 @@ impl QueuePair {
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
             peer_rights: AtomicU8::new(Access::all().bits()),
+            is_retired: AtomicBool::new(false),
             receive_wait: AtomicU64::new(0),
             batches_from: AtomicUsize::new(usize::MAX),
             laboratory: CallerSide::default(),
@@ -197,6 +200,12 @@ impl QueuePair {
         self.peer_rights.store(rights.bits(), Ordering::Release);
         // The stream takes them with what is posted.
         self.note_posted(&mut self.submission.lock())
+    }
+
+    /// Its peer reaches no memory and takes no receive any more. Returns the connection to notify, if there is one.
+    pub(crate) fn retire(&self) -> Option<ConnectionHandle> {
+        self.is_retired.store(true, Ordering::Relaxed);
+        self.set_peer_rights(Access::LOCAL_READ)
     }
 
     /// How long a Send, or immediate data, for which the peer has no receive is kept waiting over a transport that
@@ -265,7 +274,7 @@ impl QueuePair {
 
     /// For one frame: the oldest receive requests, as the stream needs them.
     pub(crate) fn receive_source(&self) -> Source<'_> {
-        self.receives.source(self.elsewhere())
+        self.receives.source(self.elsewhere(), self.is_retired.load(Ordering::Relaxed))
     }
 
     /// The peer needs no more of what it was promised: its stream has ended.

@@ -172,9 +172,10 @@ impl ReceiveQueue {
         self.completions.release(count);
     }
 
-    /// For one frame: the oldest requests, as the stream needs them. They complete `elsewhere`, if that is given.
-    pub(crate) fn source<'a>(&'a self, elsewhere: Option<&'a CompletionQueue>) -> Source<'a> {
-        Source { queue: self, elsewhere }
+    /// For one frame: the oldest requests, as the stream needs them; none if `is_over`. They complete `elsewhere`, if
+    /// that is given.
+    pub(crate) fn source<'a>(&'a self, elsewhere: Option<&'a CompletionQueue>, is_over: bool) -> Source<'a> {
+        Source { queue: self, elsewhere, is_over }
     }
 }
 
@@ -184,12 +185,14 @@ pub(crate) struct Source<'a> {
     /// Where what is taken completes, if not where the queue says. Its place moves there, if there is room: without,
     /// it is as if no receive were posted.
     elsewhere: Option<&'a CompletionQueue>,
+    /// It is as if no receive were posted.
+    is_over: bool,
 }
 
 impl ReceiveSource for Source<'_> {
     fn take(&mut self) -> Option<ReceiveRequest> {
         let mut waiting = self.queue.waiting.lock();
-        if waiting.unpromised() == 0 {
+        if self.is_over || waiting.unpromised() == 0 {
             return None;
         }
         if let Some(elsewhere) = self.elsewhere {
@@ -203,7 +206,7 @@ impl ReceiveSource for Source<'_> {
 
     fn fill_next(&mut self, length: u32, is_promised: bool, fill: impl FnOnce(&Gather) -> bool) -> Option<u64> {
         let mut waiting = self.queue.waiting.lock();
-        if self.elsewhere.is_some() || !is_promised && waiting.unpromised() == 0 {
+        if self.is_over || self.elsewhere.is_some() || !is_promised && waiting.unpromised() == 0 {
             return None;
         }
         let request = waiting.requests.front()?;
@@ -220,7 +223,7 @@ impl ReceiveSource for Source<'_> {
 
     fn promise(&mut self, wanted: u32) -> u32 {
         let mut waiting = self.queue.waiting.lock();
-        let mut count = waiting.unpromised();
+        let mut count = if self.is_over { 0 } else { waiting.unpromised() };
         if !self.is_generous() {
             count = count.min(wanted as usize);
         }
@@ -237,6 +240,9 @@ impl ReceiveSource for Source<'_> {
     }
 
     fn take_promised(&mut self) -> Option<ReceiveRequest> {
+        if self.is_over {
+            return None;
+        }
         let mut waiting = self.queue.waiting.lock();
         let taken = waiting.pop()?;
         waiting.promised = waiting.promised.saturating_sub(1);

@@ -186,6 +186,7 @@ impl QueuePair {
         };
         let connections: Vec<_> = connections.into_iter().flatten().collect();
         for connection in &connections {
+            connection.retire();
             self.parts.nic.disown(connection.number());
         }
         self.is_broken.store(false, Ordering::Release);

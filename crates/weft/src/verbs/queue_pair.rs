@@ -100,6 +100,12 @@ impl QueuePair {
         self.domain.nic().set_peer_rights(&self.queue_pair, rights);
     }
 
+    /// The program is done with the queue pair, but what it has posted is still to go out:
+    /// [`QueuePair::start_disconnect`] follows. What the peer sends from then on reaches no memory and takes no receive.
+    pub fn retire(&self) {
+        self.domain.nic().retire(&self.queue_pair);
+    }
+
     /// Sets how long a Send, or immediate data, for which the peer has no receive is kept waiting over Edge, and over
     /// iWARP and shared memory where [`receipts`](super::Extensions::receipts) were agreed; `None`, as at first: for
     /// ever. Then the connection ends, and the request has the status [`NoReceive`](super::Status::NoReceive). As long
