@@ -103,6 +103,11 @@ def run_leaving(session, place):
     session.run_built(place, "leaving", "leaving/leaving.c", [], ["passed all that leave"], limit=300)
 
 
+def run_stopped(session, place):
+    """Queue pairs that end while the process of their peer is stopped."""
+    session.run_built(place, "stopped", "stopped/stopped.c", [], ["passed all whose peers were stopped"], limit=300)
+
+
 def run_pyverbs(session, place):
     if session.wanted("pyverbs"):
         pyverbs.run(place.command(place.client, []), place.environment, session.report)

@@ -267,6 +267,12 @@ static void posts_in_every_state(void)
         expect_status(&base, qp, IBV_WC_WR_FLUSH_ERR);
         EXPECT(ibv_destroy_qp(qp), 0);
     }
+    /* SQD, as RTS. */
+    struct pair drained = connect_pair(&base, init, ALL_RIGHTS, 7);
+    attr.qp_state = IBV_QPS_SQD;
+    EXPECT(ibv_modify_qp(drained.a, &attr, IBV_QP_STATE), 0);
+    exchange(&base, drained);
+    EXPECT(ibv_modify_qp(drained.a, &(struct ibv_qp_attr){.qp_state = IBV_QPS_INIT}, IBV_QP_STATE), EINVAL);
     /* A step left out, and an opcode that there is not. */
     struct ibv_qp *qp = ibv_create_qp(base.pd, &init);
     EXPECT(to_rts(qp, 7), EINVAL);
@@ -307,6 +313,12 @@ static void huge_counts(void)
     EXPECT_NULL(ibv_create_srq(base.pd, &srq), EINVAL);
     REQUIRE(ibv_reg_mr(base.pd, base.bytes, SIZE_MAX, 0) == NULL);
     REQUIRE(ibv_reg_mr(base.pd, (void *)(UINTPTR_MAX - 100), 4096, 0) == NULL);
+    struct ibv_wc none;
+    REQUIRE(ibv_poll_cq(base.cq, -1, &none) < 0);
+    REQUIRE(ibv_poll_cq(base.cq, INT_MIN, &none) < 0);
+    EXPECT(ibv_poll_cq(base.cq, 0, NULL), 0);
+    EXPECT(ibv_resize_cq(base.cq, -1), EINVAL);
+    EXPECT(ibv_resize_cq(base.cq, INT_MAX), EINVAL);
     struct pair pair = connect_pair(&base, good, ALL_RIGHTS, 7);
     struct ibv_sge list[17];
     for (int at = 0; at < 17; at++)
@@ -416,10 +428,16 @@ static void fork_in_the_middle(void)
         struct ibv_wc wc;
         REQUIRE(post(pair.a, IBV_WR_SEND, 0, &from, 1, 0, 0) != 0);
         REQUIRE(post_receive(pair.b, &to, 1) != 0);
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
         REQUIRE(ibv_poll_cq(base.cq, 1, &wc) <= 0);
-        ibv_destroy_qp(pair.a);
-        ibv_dereg_mr(base.mr);
-        ibv_close_device(base.context);
+        REQUIRE(ibv_modify_qp(pair.a, &attr, IBV_QP_STATE) != 0);
+        REQUIRE(ibv_create_cq(base.context, 1, NULL, NULL, 0) == NULL);
+        REQUIRE(ibv_destroy_qp(pair.a) != 0);
+        REQUIRE(ibv_dereg_mr(base.mr) != 0);
+        REQUIRE(ibv_close_device(base.context) != 0);
+        /* One of its own works. */
+        struct base own = open_base(64);
+        exchange(&own, connect_pair(&own, plain(&own), ALL_RIGHTS, 7));
         _exit(0);
     }
     int ended;

@@ -320,6 +320,85 @@ static void destroyed_under_work(void)
     exchange(&base, connect_pair(&base, plain(&base), ALL_RIGHTS, 7));
 }
 
+#define LARGE ((size_t)8 << 20)
+
+/* Memory that goes away while work reads and writes it, at this end and at the peer's: the process lives, each request
+ * ends once, and the other queue pairs work on. */
+static void unmapped_under_way(void)
+{
+    struct base base = open_base(256);
+    for (int turn = 0; turn < 16; turn++) {
+        char *ends[2];
+        struct ibv_mr *mrs[2];
+        for (int end = 0; end < 2; end++) {
+            ends[end] = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            REQUIRE(ends[end] != MAP_FAILED);
+            REQUIRE((mrs[end] = ibv_reg_mr(base.pd, ends[end], LARGE, ALL_RIGHTS)) != NULL);
+        }
+        struct pair pair = connect_pair(&base, plain(&base), ALL_RIGHTS, 7);
+        exchange(&base, pair);
+        struct ibv_sge own = {(uintptr_t)ends[0], LARGE, mrs[0]->lkey};
+        int opcode = turn % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, count = 4;
+        for (int at = 0; at < count; at++)
+            EXPECT(post(pair.a, opcode, 0, &own, 1, (uintptr_t)ends[1], mrs[1]->rkey), 0);
+        usleep((unsigned)turn * 100);
+        EXPECT(munmap(ends[turn / 2 % 2], LARGE), 0);
+        for (struct ibv_wc wc; count > 0; count -= wc.qp_num == pair.a->qp_num)
+            wc = next_completion(base.cq);
+        for (int end = 0; end < 2; end++)
+            EXPECT(ibv_dereg_mr(mrs[end]), 0);
+        EXPECT(munmap(ends[1 - turn / 2 % 2], LARGE), 0);
+        EXPECT(ibv_destroy_qp(pair.a), 0);
+        EXPECT(ibv_destroy_qp(pair.b), 0);
+        struct ibv_wc wc;
+        EXPECT(ibv_poll_cq(base.cq, 1, &wc), 0);
+        exchange(&base, connect_pair(&base, plain(&base), ALL_RIGHTS, 7));
+    }
+}
+
+#define HANDLERS 16
+
+/* Each waits for an event of its own queue, and destroys and creates queue pairs when that has come. */
+static void *handle(void *given)
+{
+    struct base base = *(struct base *)given;
+    for (int turn = 0; turn < 20; turn++) {
+        struct ibv_comp_channel *channel = ibv_create_comp_channel(base.context);
+        struct ibv_cq *told;
+        void *context;
+        REQUIRE(channel != NULL);
+        REQUIRE((base.cq = ibv_create_cq(base.context, 64, NULL, channel, 0)) != NULL);
+        struct ibv_qp_init_attr init = plain(&base);
+        struct pair pair = connect_pair(&base, init, ALL_RIGHTS, 7);
+        struct ibv_sge from = sge(&base, 0, 64), to = sge(&base, BYTES, 64);
+        EXPECT(ibv_req_notify_cq(base.cq, 0), 0);
+        EXPECT(post_receive(pair.b, &to, 1), 0);
+        EXPECT(post(pair.a, IBV_WR_SEND, 0, &from, 1, 0, 0), 0);
+        EXPECT(ibv_get_cq_event(channel, &told, &context), 0);
+        REQUIRE(told == base.cq);
+        ibv_ack_cq_events(told, 1);
+        EXPECT(ibv_destroy_qp(turn % 2 ? pair.a : pair.b), 0);
+        struct ibv_qp *another = ibv_create_qp(base.pd, &init);
+        REQUIRE(another != NULL);
+        EXPECT(ibv_destroy_qp(another), 0);
+        EXPECT(ibv_destroy_qp(turn % 2 ? pair.b : pair.a), 0);
+        EXPECT(ibv_destroy_cq(base.cq), 0);
+        EXPECT(ibv_destroy_comp_channel(channel), 0);
+    }
+    return NULL;
+}
+
+/* Threads that create and destroy queue pairs while work of others ends. */
+static void handlers(void)
+{
+    struct base base = open_base(64);
+    pthread_t threads[HANDLERS];
+    for (int at = 0; at < HANDLERS; at++)
+        EXPECT(pthread_create(&threads[at], NULL, handle, &base), 0);
+    for (int at = 0; at < HANDLERS; at++)
+        EXPECT(pthread_join(threads[at], NULL), 0);
+}
+
 static const struct one_case CASES[] = {
     {"full-receive-queues", full_receive_queues},
     {"full-send-queue", full_send_queue},
@@ -329,6 +408,8 @@ static const struct one_case CASES[] = {
     {"another-context", another_context},
     {"wrong-requests", wrong_requests},
     {"acknowledgments", acknowledgments},
+    {"unmapped-under-way", unmapped_under_way},
+    {"handlers", handlers},
     {"destroyed-under-work", destroyed_under_work},
 };
 

@@ -9,28 +9,28 @@ use weft_nic::{Progress, Settings, Transport, WorkCompletion};
 use weft_rdmap::{InlineBytes, Operation, Payload, ReceiveRequest, RequestFlags, SendRequest, Status};
 use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, RingBehaviour, World};
 
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 const DELAY: Duration = Duration::from_micros(10);
 const CARRIERS: [Transport; 2] = [Transport::Iwarp, Transport::SharedMemory];
-const ALL_CARRIERS: [Transport; 3] = [Transport::Iwarp, Transport::SharedMemory, Transport::Edge];
+pub(crate) const ALL_CARRIERS: [Transport; 3] = [Transport::Iwarp, Transport::SharedMemory, Transport::Edge];
 const ROUNDS: u64 = 200;
 /// Before receipts wait for the first time, and where a queue of receives is half used up.
 const FEW: u64 = 24;
 
 /// One end, and the program that uses it.
-struct Program<'a> {
+pub(crate) struct Program<'a> {
     end: &'a End<IwarpOrEdge>,
     inbox: Region,
-    posted: u64,
+    pub(crate) posted: u64,
     /// Sends that are complete.
-    sent: u64,
+    pub(crate) sent: u64,
     received: u64,
     /// It posts a receive for each that was taken.
     posts_again: bool,
 }
 
 impl<'a> Program<'a> {
-    fn new(end: &'a End<IwarpOrEdge>) -> Self {
+    pub(crate) fn new(end: &'a End<IwarpOrEdge>) -> Self {
         let inbox = end.nic.registry().register(end.domain, vec![0; 64], Access::LOCAL_WRITE, 0).unwrap();
         let program = Self { end, inbox, posted: 0, sent: 0, received: 0, posts_again: true };
         (0..32).for_each(|_| program.post_receive());
@@ -42,7 +42,7 @@ impl<'a> Program<'a> {
         self.end.nic.post_receive(&self.end.queue_pair, ReceiveRequest { id: 0, sink }).unwrap();
     }
 
-    fn send(&mut self) {
+    pub(crate) fn send(&mut self) {
         let payload = Payload::Inline(InlineBytes::new(b"8 bytes!").unwrap());
         let operation = Operation::Send { payload, solicited: false, invalidate: None };
         let request =
@@ -52,7 +52,7 @@ impl<'a> Program<'a> {
     }
 
     /// Takes what has completed. Returns whether a message has come.
-    fn take(&mut self) -> bool {
+    pub(crate) fn take(&mut self) -> bool {
         let (mut sent, mut received) = (Vec::new(), Vec::new());
         self.end.take_sends(&mut sent);
         self.end.take_receives(&mut received);
@@ -74,10 +74,13 @@ impl<'a> Program<'a> {
 }
 
 fn connected(transport: Transport, progress: Progress) -> Pair<IwarpOrEdge> {
+    connected_with(transport, Settings { progress, ..Settings::default() })
+}
+
+pub(crate) fn connected_with(transport: Transport, settings: Settings) -> Pair<IwarpOrEdge> {
     let ring = (transport == Transport::SharedMemory).then(RingBehaviour::default);
     let world = World::new(5, Behaviour { ring, delay: DELAY, is_whole: true, ..Behaviour::default() });
     world.set_packets(PacketBehaviour::default());
-    let settings = Settings { progress, ..Settings::default() };
     let mut options = PairOptions { settings, ..PairOptions::default() };
     for offer in [&mut options.active, &mut options.passive] {
         offer.transport = transport;
@@ -89,7 +92,7 @@ fn connected(transport: Transport, progress: Progress) -> Pair<IwarpOrEdge> {
 }
 
 /// As perftest does: each side waits for the completion of its Send before it waits for the next message.
-fn exchange(pair: &Pair<IwarpOrEdge>, client: &mut Program<'_>, server: &mut Program<'_>, rounds: u64) {
+pub(crate) fn exchange(pair: &Pair<IwarpOrEdge>, client: &mut Program<'_>, server: &mut Program<'_>, rounds: u64) {
     let (first, end) = (client.posted, client.posted + rounds);
     client.send();
     let is_done = pair.run(LIMIT, || {

@@ -1,5 +1,6 @@
 //! All tests of the simulator in one program: it is linked once, and no test waits for the end of another file's.
 
+mod abandoned;
 mod answers;
 mod by_links;
 mod choice;
