@@ -96,11 +96,16 @@ impl Cubic {
         self.curve.window < self.curve.threshold
     }
 
-    /// Datagrams have this many bytes from now on.
+    /// Datagrams have this many bytes from now on. The curve is steeper with longer ones: it meets its plateau earlier,
+    /// so that it still begins at the window that the cut has left (RFC 9438 section 4.2).
     pub fn set_datagram(&mut self, bytes: u32) {
+        let before = u128::from(self.settings.datagram);
         self.settings.datagram = bytes;
         self.settings = self.settings.bounded();
         self.curve.window = self.settings.clamp(self.curve.window);
+        let meets_at = u128::from(self.curve.meets_at);
+        let cube = meets_at * meets_at * meets_at * before / u128::from(self.settings.datagram);
+        self.curve.meets_at = cube_root(cube).min(MAX_MICROS);
     }
 
     /// See [`Controller::set_coupling`](crate::Controller::set_coupling).

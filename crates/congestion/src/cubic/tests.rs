@@ -43,6 +43,18 @@ fn the_curve_is_back_at_its_plateau_after_k() {
     assert!(curve(19_086).abs_diff(1_400_000) < 100, "{}", curve(19_086));
 }
 
+#[test]
+fn the_curve_begins_at_the_same_window_when_the_size_of_datagrams_changes() {
+    for bytes in [250, 1000, 8000] {
+        let mut cubic = Cubic::new(settings(1000));
+        cubic.on_feedback(&congested(at(0)), true);
+        cubic.on_feedback(&acked(1, MS, at(0)), true);
+        cubic.set_datagram(bytes);
+        let begins = cubic.settings.curve(cubic.curve.plateau, cubic.curve.meets_at, 0);
+        assert!(begins.abs_diff(700_000) < 10, "datagrams of {bytes} bytes: {begins}");
+    }
+}
+
 /// RFC 9438 section 5.1, table 1 (round trip 0.1 s, C = 0.4): the mean window where one packet in so many is lost.
 #[test]
 fn the_mean_windows_of_rfc_9438() {
