@@ -249,6 +249,9 @@ impl DelayGatedCubic {
 
     /// Takes in what has happened. `full`: the window was what held the sender back; it does not grow otherwise.
     pub fn on_feedback(&mut self, feedback: &Feedback, full: bool) {
+        if feedback.persistent {
+            return self.begin_anew(feedback, full);
+        }
         // What an episode has lost, after the cut too, is answered with it.
         if feedback.congested && core::mem::take(&mut self.for_losses) {
             self.model.forget_losses();
@@ -268,6 +271,13 @@ impl DelayGatedCubic {
         if undo || self.model.is_full() {
             self.cubic.leave_slow_start();
         }
+    }
+
+    /// Nothing that was known of the path holds: slow start looks for its capacity again (RFC 9438 section 4.8). What
+    /// was sent before and is found lost later belongs to what has been answered.
+    fn begin_anew(&mut self, feedback: &Feedback, full: bool) {
+        (self.model, self.is_cut, self.for_losses) = (Model::new(), true, false);
+        self.cubic.react(feedback, full, 0);
     }
 
     /// Whether to cut, once in an episode, and what the cut leaves.

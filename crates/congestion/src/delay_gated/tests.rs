@@ -120,6 +120,25 @@ fn slow_start_ends_where_more_brings_nothing() {
     assert!(!flow.delay_gated.is_slow_start());
 }
 
+/// RFC 9438 section 4.8: as far as slow start goes on a path of which nothing is known.
+#[test]
+fn after_persistent_congestion_slow_start_looks_for_the_capacity_again() {
+    let mut flow = Flow::new();
+    (flow.delay_gated, flow.full) = (DelayGatedCubic::new(ControllerSettings::default()), true);
+    (0..12).for_each(|_| flow.round(10 * MS, 0));
+    assert!(!flow.delay_gated.is_slow_start(), "the path is full");
+    let begins = Feedback { now: flow.now, lost_packets: 4, persistent: true, ..Feedback::default() };
+    flow.delay_gated.on_feedback(&begins, false);
+    assert_eq!((flow.delay_gated.window(), flow.delay_gated.is_slow_start()), (2400, true));
+    for _ in 0..60 {
+        let lost = Feedback { now: flow.now, lost_packets: 1, ..Feedback::default() };
+        flow.delay_gated.on_feedback(&lost, true);
+    }
+    assert!(flow.delay_gated.is_slow_start(), "it was sent before");
+    (0..3).for_each(|_| flow.round(10 * MS, 0));
+    assert!(flow.delay_gated.window() > 250_000, "{}", flow.delay_gated.window());
+}
+
 /// A window that grows by a few percent in a round, since only some of its acknowledgements found it used, has not been
 /// tried: that the rate does not grow by a quarter shows nothing.
 #[test]
