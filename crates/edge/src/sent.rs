@@ -87,7 +87,8 @@ impl Sent {
         (self.next - self.first()) as usize
     }
 
-    fn first(&self) -> u64 {
+    /// The lowest number that is not settled; the next one if all are.
+    pub(crate) fn first(&self) -> u64 {
         self.rows.front().map_or(self.next, |row| row.number)
     }
 

@@ -529,7 +529,7 @@ impl Connection {
         let alone = Leaving::default();
         rail.sent.push(&Leaving { now, arrives, bytes: in_flight, contents, ect: marked, stamp, ..alone });
         let next = rail.sent.next_number();
-        if rail.sent.has_room(false) && rail.skipped.skips(next, &mut self.random) {
+        if rail.sent.has_room(false) && rail.skipped.skips(next, rail.sent.first(), &mut self.random) {
             rail.sent.skip(now);
         }
         if marked {

@@ -192,7 +192,7 @@ impl Connection {
                 out.datagrams.push(departure.datagram(rail, first..out.pieces.len(), parts.length, 1));
             }
             (number, in_flight) = (number + 1, in_flight + length);
-            if rail.skipped.skips(number, random) {
+            if rail.skipped.skips(number, rail.sent.first(), random) {
                 record(rail, from, part + 1);
                 rail.sent.skip(now);
                 (from, number) = (part + 1, rail.sent.next_number());
