@@ -393,6 +393,9 @@ impl Connection {
             self.counters.false_frames += 1;
             return;
         }
+        if rail.skipped.has_any(&(refused.number..=refused.number)) {
+            return self.on_misbehaviour(b"a packet was refused that was never sent");
+        }
         let packet = rail.sent.settle(refused.number);
         self.on_answer(index, packet.map_or(Time::ZERO, |packet| packet.sent), now);
         if let Some(packet) = packet {
@@ -595,6 +598,33 @@ mod tests {
         for (lost, expected) in cases {
             let lost: Vec<_> = (0..).zip(&lost).map(|(number, (sent, probe))| packet(number, *sent, *probe)).collect();
             assert_eq!(connection.is_persistent(0, &lost), expected, "{lost:?}");
+        }
+    }
+
+    /// RFC 9000 section 21.4: what is refused takes no part of the window any more, as what is acknowledged.
+    #[test]
+    fn a_refusal_of_a_number_that_was_skipped_ends_the_connection() {
+        let mut connection = connection();
+        connection.outgoing.push(&crate::Segment {
+            header: &[0x41; 18],
+            bytes: &[],
+            gather: weft_base::Gather::empty(),
+            is_steady: false,
+            ack_now: false,
+            options: Options::default(),
+        });
+        let skipped = loop {
+            let Connection { rails, random, .. } = &mut connection;
+            let number = rails[0].sent.next_number();
+            if rails[0].skipped.skips(number, 0, random) {
+                break number;
+            }
+            rails[0].sent.push(&Leaving { bytes: 1200, ..Leaving::default() });
+        };
+        connection.rails[0].sent.skip(Time::ZERO);
+        for (number, phase) in [(skipped - 1, Phase::Open), (skipped, Phase::Aborting)] {
+            connection.on_not_ready(&NotReady { rail: 0, number, position: 0, round: 0 }, Time::ZERO);
+            assert_eq!(connection.phase, phase, "packet {number} of {skipped}");
         }
     }
 
