@@ -21,6 +21,7 @@ use weft_wire::edge::packet::Packet as Bytes;
 use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, RESET_TOKEN_LENGTH};
 
 use crate::bulk::Bulk;
+use crate::challenge_key::ChallengeKey;
 use crate::counters::Counters;
 use crate::outgoing::Outgoing;
 use crate::pairing::Pairing;
@@ -81,6 +82,8 @@ pub struct Established {
     pub took: Option<Duration>,
     /// Random, from the operating system.
     pub seed: u64,
+    /// The key of this side's challenges.
+    pub challenges: ChallengeKey,
 }
 
 impl Established {
@@ -110,6 +113,7 @@ impl Established {
             confirmation: Confirmation::Done,
             took: None,
             seed,
+            challenges: ChallengeKey::new([0; 32]),
         }
     }
 }
@@ -145,6 +149,7 @@ pub struct Connection {
     /// Keep-alive interval while the connection is idle.
     pub(crate) keep_alive: Duration,
     pub(crate) random: Random,
+    pub(crate) challenges: ChallengeKey,
     /// By number; the first always has a path.
     pub(crate) rails: Vec<Rail>,
     /// The maximum number of rails.
@@ -225,6 +230,7 @@ impl Connection {
             keep_alive: (settings.peer_timeout.min(established.peer_timeout.max(LEAST_TIMEOUT)) / 4)
                 .min(settings.keep_alive),
             random: Random::new(established.seed),
+            challenges: established.challenges.clone(),
             rails: vec![first],
             most_rails: usize::from(settings.rails.min(established.peer_rails)).clamp(1, MAX_RAILS),
             opens: matches!(established.confirmation, Confirmation::Say(_)),

@@ -8,6 +8,7 @@
 
 mod batch;
 mod bulk;
+mod challenge_key;
 mod congestion;
 mod connection;
 mod counters;
@@ -32,6 +33,7 @@ mod skipped;
 mod stored;
 
 pub use batch::{Batch, Datagram, Piece};
+pub use challenge_key::ChallengeKey;
 pub use connection::passing::MOST_PASSED;
 pub use connection::{Confirmation, Connection, Established, Meta};
 pub use counters::Counters;

@@ -436,8 +436,26 @@ mod tests {
     use core::net::SocketAddr;
 
     use super::*;
+    use crate::challenge_key::ChallengeKey;
     use crate::connection::Established;
+    use crate::rail::PathAddress;
     use crate::settings::Settings;
+
+    /// RFC 9000 section 8.2.1. From the seed follows which numbers are skipped, and the peer sees these.
+    #[test]
+    fn a_peer_that_knows_the_seed_cannot_predict_a_challenge() {
+        let (settings, address) = (Settings::default(), |last| SocketAddr::from(([10, 0, 0, last], 4791)));
+        let challenge = |secret| {
+            let challenges = ChallengeKey::new([secret; 32]);
+            let established = Established { challenges, ..Established::unknown(address(1), 1, &settings) };
+            let mut connection = Connection::new(&established, &settings, Time::ZERO);
+            connection.seen_elsewhere(0, PathAddress { local: 0, to: address(2) }, (true, 100), Time::ZERO);
+            connection.rails[0].candidate.map(|candidate| candidate.challenge)
+        };
+        assert!(challenge(1).is_some());
+        assert_eq!(challenge(1), challenge(1));
+        assert_ne!(challenge(1), challenge(2));
+    }
 
     /// RFC 9000 section 10.1.
     #[test]

@@ -185,7 +185,7 @@ impl Connection {
     }
 
     fn doubt(&mut self, index: usize, place: PathAddress, now: Time) {
-        let challenge = self.random.fork().next_u64().to_be_bytes();
+        let challenge = self.challenges.challenge(self.random.next_u64());
         self.rails[index].candidate = Some(Candidate::new(place, challenge, self.settings.initial_round_trip, now));
     }
 

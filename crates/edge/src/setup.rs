@@ -53,10 +53,10 @@ pub struct Fresh {
     pub id: ConnectionId,
     /// Part of what is proved.
     pub nonce: [u8; NONCE_LENGTH],
-    /// Seed for everything else that is random.
+    /// Seed for what is random and may be predicted by who has seen enough of it.
     pub seed: u64,
-    /// This side's ephemeral private key of the handshake, if there is a key to be proved. It is used for this
-    /// connection alone and never sent.
+    /// The key of challenges; and this side's ephemeral private key of the handshake, if there is a key to be proved.
+    /// It is used for this connection alone and never sent.
     pub secret: [u8; 32],
 }
 

@@ -8,8 +8,8 @@ use weft_edge::setup::{
     Acceptor, AcceptorSettings, Answering, Call, Caller, Fresh, Heard, HelloOutcome, Key, Outcome, SetupTimes, Words,
 };
 use weft_edge::{
-    Batch, Confirmation, Connection, Established, Event, Meta, Options, RailAddress, Segment, Settings, Sink, Source,
-    Verdict,
+    Batch, ChallengeKey, Confirmation, Connection, Established, Event, Meta, Options, RailAddress, Segment, Settings,
+    Sink, Source, Verdict,
 };
 use weft_wire::edge::frame::{Close, Frame, NotReady};
 use weft_wire::edge::packet::{Builder, Header, Packet, reseal};
@@ -219,6 +219,7 @@ pub fn edge_connection(data: &[u8]) {
         confirmation,
         took: None,
         seed: 1,
+        challenges: ChallengeKey::new([1; 32]),
     };
     let mut now = Time::from_nanos(1_000_000_000);
     let mut run = Run {

@@ -9,6 +9,7 @@ use super::acceptor::{Acceptor, IncomingCall};
 use super::handshake::{Handshake, Session};
 use super::key::Key;
 use super::{Fresh, Heard, UNPROVED, Words, established, terms};
+use crate::challenge_key::ChallengeKey;
 use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
@@ -103,6 +104,7 @@ impl Answering {
             local: self.fresh.id,
             remote: self.remote,
             confirmation: Confirmation::Expect(session.map_or(UNPROVED, Session::confirmation)),
+            challenges: ChallengeKey::new(self.fresh.secret),
             ..Established::unknown(self.from, self.fresh.seed, settings)
         };
         established(like, &self.hello().1.terms)

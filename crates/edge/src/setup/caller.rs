@@ -14,6 +14,7 @@ use arrayvec::ArrayVec;
 use super::handshake::{Handshake, Session};
 use super::key::Key;
 use super::{Fresh, Heard, UNPROVED, Words, established, objection, terms};
+use crate::challenge_key::ChallengeKey;
 use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
@@ -287,6 +288,7 @@ impl Caller {
             remote: setup.source,
             confirmation: Confirmation::Say(confirmation),
             took: self.said_at.map(|said_at| now.since(said_at)),
+            challenges: ChallengeKey::new(self.fresh.secret),
             ..Established::unknown(self.to, self.fresh.seed, &self.settings)
         };
         let established = established(like, &accept.terms);

@@ -13,7 +13,8 @@ use std::sync::LazyLock;
 
 use weft_base::{Random, Time};
 use weft_edge::{
-    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Piece, RailAddress, RailState, Settings,
+    Batch, ChallengeKey, Confirmation, Connection, Ending, Established, Event, Meta, Piece, RailAddress, RailState,
+    Settings,
 };
 use weft_wire::Crc32c;
 use weft_wire::edge::{ConnectionId, setup};
@@ -180,6 +181,7 @@ pub(crate) fn established(side: usize, settings: &Settings) -> Established {
         confirmation,
         took: None,
         seed: 9 + side as u64,
+        challenges: ChallengeKey::new([9 + side as u8; 32]),
     }
 }
 
