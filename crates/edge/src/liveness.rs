@@ -435,9 +435,12 @@ fn next_round(at: Time, period: Duration, turn: Duration) -> Time {
 mod tests {
     use core::net::SocketAddr;
 
+    use weft_wire::edge::addresses::{Addresses, pack_address};
+
     use super::*;
     use crate::challenge_key::ChallengeKey;
     use crate::connection::Established;
+    use crate::pairing::RailAddress;
     use crate::rail::PathAddress;
     use crate::settings::Settings;
 
@@ -455,6 +458,29 @@ mod tests {
         assert!(challenge(1).is_some());
         assert_eq!(challenge(1), challenge(1));
         assert_ne!(challenge(1), challenge(2));
+    }
+
+    /// RFC 9000 section 21.5.6.
+    #[test]
+    fn a_peer_elsewhere_leads_no_rail_to_the_loopback_address() {
+        let settings = Settings { rails: 4, ..Settings::default() };
+        let (local, other) = (([127, 0, 0, 1], 9).into(), ([10, 0, 1, 3], 4791).into());
+        let challenged = |peer: [u8; 4]| {
+            let established = Established { peer_rails: 4, ..Established::unknown((peer, 4791).into(), 1, &settings) };
+            let mut connection = Connection::new(&established, &settings, Time::ZERO);
+            connection.opens = true;
+            let own = [0, 1].map(|local| RailAddress { local, address: ([10, 0, local, 2], 4791).into() });
+            connection.offer(&own, Time::ZERO);
+            let mut packed = Vec::new();
+            [local, other].into_iter().for_each(|address| pack_address(address, &mut packed));
+            connection.on_addresses(&Addresses::packed(1, &packed).expect("addresses"), Time::ZERO);
+            connection.handle_timeout(Time::ZERO);
+            connection.seen_elsewhere(0, PathAddress { local: 0, to: local }, (true, 100), Time::ZERO);
+            let asked = connection.rails.iter().filter_map(|rail| rail.candidate.map(|candidate| candidate.place.to));
+            asked.collect::<Vec<_>>()
+        };
+        assert_eq!(challenged([10, 0, 0, 1]), [other]);
+        assert!(challenged([127, 0, 0, 2]).contains(&local));
     }
 
     /// RFC 9000 section 10.1.

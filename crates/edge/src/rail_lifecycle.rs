@@ -3,6 +3,7 @@
 //! in `connection::striping`; whether a silent one is demoted, in `liveness`.
 
 use core::time::Duration;
+use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use weft_base::Time;
@@ -117,7 +118,8 @@ impl Connection {
         // An overtaken list is outdated.
         if self.opens && addresses.serial > self.peer_offered {
             self.peer_offered = addresses.serial;
-            self.pairing.set_remotes(addresses.iter(), now);
+            let peer = self.peer_address();
+            self.pairing.set_remotes(addresses.iter().filter(|to| may_lead_to(peer, *to)), now);
             self.close_lost_rails();
         }
     }
@@ -176,6 +178,7 @@ impl Connection {
         let rail = &self.rails[index];
         let has_moved_on = |old: Candidate| rail.is_live() && old.is_overdue() && old.place != place;
         let asks = is_newest && rail.candidate.is_none_or(has_moved_on) && self.phase == Phase::Open;
+        let asks = asks && may_lead_to(self.peer_address(), place.to);
         // A packet that was in flight when its address was withdrawn does not bring it back.
         if asks && (index == 0 || self.is_offered(place)) {
             self.doubt(index, place, now);
@@ -308,6 +311,13 @@ impl Connection {
         left.iter().for_each(|packet| self.send_again(packet));
         self.scratch = left;
     }
+}
+
+/// Whether another address may be the peer's as well, which it names or is seen at. Services at the loopback address
+/// often trust whoever can reach them, and a peer elsewhere cannot be there (RFC 9000 section 21.5.6).
+fn may_lead_to(peer: SocketAddr, to: SocketAddr) -> bool {
+    let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+    is_loopback(peer) || !is_loopback(to)
 }
 
 /// Whether only the peer's port differs: that is caused by a NAT on the same path (RFC 9000 section 9.4).
