@@ -334,6 +334,12 @@ impl Settings {
         self.progress.has_thread() || self.laboratory.selective_interrupt
     }
 
+    /// Whether what acknowledges a message may wait for the answer of the application, where that pays: a thread sends
+    /// it when callers are away, and [`Settings::adaptive`] is on.
+    pub(crate) const fn lets_acknowledgements_wait(&self) -> bool {
+        self.adaptive && self.progress.is_automatic()
+    }
+
     /// Whether the settings go together.
     ///
     /// # Errors

@@ -7,7 +7,6 @@ use weft_base::Time;
 use super::completion::report_sends;
 use super::{Connection, Context, Phase, Running};
 use crate::lower::{Carrier, Io, StreamCell};
-use crate::settings::Settings;
 
 impl<N: Carrier> Connection<N> {
     /// Whole messages were received, and nothing else. Returns whether something is to be sent for them now; what may
@@ -91,7 +90,7 @@ impl Running {
         }
         match self.receipt_waits {
             None => {
-                let waits = is_awake && self.answers.holds(io.now) && may_wait(io.settings);
+                let waits = is_awake && self.answers.holds(io.now) && io.settings.lets_acknowledgements_wait();
                 self.receipt_waits = waits.then_some(io.turn);
                 stream.hold_receipt(waits);
             }
@@ -103,9 +102,4 @@ impl Running {
             Some(_) => {}
         }
     }
-}
-
-/// Whether a thread sends what waits when callers are away, and the policy is not switched off.
-fn may_wait(settings: &Settings) -> bool {
-    settings.adaptive && settings.progress.is_automatic()
 }

@@ -236,12 +236,9 @@ fn a_receipt_does_not_wait_for_an_answer_that_cannot_go() {
     }
 }
 
-/// Where no thread of the NIC takes over, an end that makes no call after it has received something must have told it.
-#[test]
-fn nothing_waits_where_no_thread_would_send_it() {
-    let pair = connected(Transport::Iwarp, Progress::Caller);
-    let (mut client, mut server) = (Program::new(&pair.active), Program::new(&pair.passive));
-    exchange(&pair, &mut client, &mut server, 100);
+/// The client sends a message. The program of the server takes it, and makes no call for 10 ms after that. Returns
+/// whether the client's Send is complete by then.
+fn is_told_meanwhile(pair: &Pair<IwarpOrEdge>, client: &mut Program<'_>, server: &mut Program<'_>) -> bool {
     client.send();
     while !server.take() {
         pair.world.run(&[&pair.active.nic], Duration::from_micros(1), || false);
@@ -249,7 +246,41 @@ fn nothing_waits_where_no_thread_would_send_it() {
     }
     pair.world.run(&[&pair.active.nic], Duration::from_millis(10), || {
         client.take();
-        client.sent == client.posted
+        false
     });
-    assert_eq!(client.sent, client.posted);
+    client.sent == client.posted
+}
+
+/// Where no thread of the NIC takes over, an end that makes no call after it has received something must have told it
+/// (RFC 9000 section 13.2.1).
+#[test]
+fn nothing_waits_where_no_thread_would_send_it() {
+    for transport in ALL_CARRIERS {
+        let pair = connected(transport, Progress::Caller);
+        let (mut client, mut server) = (Program::new(&pair.active), Program::new(&pair.passive));
+        exchange(&pair, &mut client, &mut server, 100);
+        assert!(is_told_meanwhile(&pair, &mut client, &mut server), "{transport:?}");
+    }
+}
+
+/// A program that computes before it answers keeps its peer waiting once.
+#[test]
+fn what_has_waited_long_for_an_answer_does_not_wait_the_next_time() {
+    for transport in ALL_CARRIERS {
+        let pair = connected(transport, Progress::Hybrid);
+        let (mut client, mut server) = (Program::new(&pair.active), Program::new(&pair.passive));
+        exchange(&pair, &mut client, &mut server, 100);
+        let told = [(); 10].map(|()| {
+            let is_told = is_told_meanwhile(&pair, &mut client, &mut server);
+            server.send();
+            let is_answered = pair.run(LIMIT, || {
+                client.take();
+                server.take();
+                client.received == client.posted && client.sent == client.posted
+            });
+            assert!(is_answered, "{transport:?}");
+            is_told
+        });
+        assert_eq!(told, core::array::from_fn(|round| round > 0), "{transport:?}");
+    }
 }

@@ -144,15 +144,7 @@ impl<S: AsMut<Outbox>> Segments<S> for Edge {
             return Err(error.into());
         }
         if let Some(running) = self.running() {
-            // One that is not due yet is waited for by the time at which it is. In the middle of bulk no thread
-            // answers.
-            let may_answer = core::mem::take(&mut running.took) && running.connection.owes_ack(io.now);
-            running.held = match running.held {
-                // A turn may look several times.
-                Some(held) => Some(held).filter(|held| *held == (io.now, io.turn)),
-                None => may_answer.then_some((io.now, io.turn)),
-            };
-            running.connection.hold_acks(running.held.is_some());
+            running.hold_ack(io);
         }
         if !self.is_due(io) && !above.stream().can_transmit() {
             return Ok(Sent { progress, cut_short: false });

@@ -1,6 +1,6 @@
 //! What goes past the queues on the way out: short work requests, and packets of message endpoints.
 
-use weft_base::{Gather, NoDigest};
+use weft_base::{Gather, NoDigest, Time};
 use weft_edge::{MOST_PASSED as MOST_IN_DATAGRAM, Options, Segment};
 use weft_rdmap::{Payload, SendRequest};
 use weft_wire::ddp::UNTAGGED_LENGTH;
@@ -60,7 +60,7 @@ impl Edge {
         } else {
             stream.pass(operation, false);
         }
-        running.has_passed();
+        running.has_passed(io.now);
         running.has_taken_ack_along();
         io.counters.sent_frames += 1;
         io.counters.sent_copied_bytes += u64::from(length);
@@ -124,7 +124,7 @@ impl Edge {
             None => Passed::Not,
             Some(None) => Passed::Nothing,
             Some(Some(bytes)) => {
-                running.has_passed();
+                running.has_passed(io.now);
                 io.counters.sent_frames += 1;
                 io.counters.sent_messages += 1;
                 io.counters.passed_packets_sent += 1;
@@ -144,7 +144,8 @@ impl Edge {
 
 impl Running {
     /// One segment for the stream, and perhaps several of the connection's, went past the source of segments.
-    fn has_passed(&mut self) {
+    fn has_passed(&mut self, now: Time) {
+        self.answers.answered(now);
         self.next = self.connection.next_position();
         self.ends.push_back(self.next);
     }

@@ -98,8 +98,9 @@ impl Edge {
         rests
     }
 
-    /// The same where an acknowledgement is due, which is held for an answer of the application from now on, and where
-    /// the peer has acknowledged segments, which is reported to the stream. Returns false where more is to be done.
+    /// The same where an acknowledgement is due, which is held for an answer of the application from now on if that
+    /// pays, and where the peer has acknowledged segments, which is reported to the stream. Returns false where more is
+    /// to be done.
     pub(super) fn holds_ack_of_messages<A: StreamSink>(
         &mut self,
         above: &mut A,
@@ -111,11 +112,14 @@ impl Edge {
             return false;
         }
         running.connection.hold_acks(true);
-        let holds = !self.is_due(io);
+        let is_due = self.is_due(io);
         let Phase::Running(running) = &mut self.phase else { return false };
+        let holds = !is_due && running.may_wait(io);
         running.connection.hold_acks(holds);
+        // Asked once for what has come.
+        running.took &= is_due;
         if holds {
-            (running.held, running.took) = (Some((io.now, io.turn)), false);
+            running.held = Some((io.now, io.turn));
             self.report_sent(above, io);
         }
         holds

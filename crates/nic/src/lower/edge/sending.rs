@@ -164,12 +164,15 @@ impl Edge {
             }
             let more = match above.as_deref_mut() {
                 Some(above) => {
-                    let Running { connection, ends, next, fences, .. } = &mut **running;
+                    let Running { connection, ends, next, fences, answers, .. } = &mut **running;
                     let fences = connection.keeps_options().then_some(fences);
                     let (stream, registry, acknowledged) = (above.stream(), io.registry, connection.acknowledged());
                     let mut source = Segments { stream, ends, next, frames: 0, registry, fences, acknowledged };
                     let more = connection.transmit(&mut source, io.now, batch);
                     io.counters.sent_frames += source.frames;
+                    if source.frames > 0 {
+                        answers.answered(io.now);
+                    }
                     more
                 }
                 None => running.connection.transmit(&mut Nothing, io.now, batch),

@@ -22,6 +22,7 @@ use super::tx_batch::Release;
 use crate::error::ConnectionError;
 use crate::lower::{Accepted, Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
 use crate::offer::{ConnectionInfo, LowerInfo, Offer, RequestInfo, Role, StartMisuse, StartReason};
+use crate::policy::AnswerCredit;
 use crate::settings::{FlowShare, Rails};
 
 /// A program may take as long as it likes to decide: the peer that waits says how long.
@@ -116,6 +117,7 @@ impl Running {
             is_closing: false,
             ended: None,
             held: None,
+            answers: AnswerCredit::default(),
             took: false,
             starved: None,
             error: None,

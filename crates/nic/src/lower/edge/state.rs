@@ -17,7 +17,7 @@ use super::tx_batch::Release;
 use crate::counters::Counters;
 use crate::lower::{DatagramKey, Io, ReceiveError, StreamSink};
 use crate::offer::Offer;
-use crate::policy::Starved;
+use crate::policy::{AnswerCredit, Starved};
 
 /// The lower layer of one connection.
 pub struct Edge {
@@ -84,6 +84,8 @@ pub(super) struct Running {
     /// Since when, and in which turn, acknowledgements that are due are held: an answer of the application would take
     /// them along. In the next turn they leave.
     pub(super) held: Option<(Time, u32)>,
+    /// Whether that pays.
+    pub(super) answers: AnswerCredit,
     /// Something has come in this turn.
     pub(super) took: bool,
     /// A message waits for a receive.
@@ -273,6 +275,28 @@ const fn counted(counters: &weft_edge::Counters) -> u64 {
 }
 
 impl Running {
+    /// Has the acknowledgement that is due wait for the answer of the application, if that pays; or leave, if it has
+    /// waited. One that is not due yet is waited for by the time at which it is. In the middle of bulk no thread
+    /// answers.
+    pub(super) fn hold_ack<S>(&mut self, io: &Io<'_, S>) {
+        let may_answer = core::mem::take(&mut self.took) && self.connection.owes_ack(io.now);
+        self.held = match self.held {
+            // A turn may look several times.
+            Some(held) if held == (io.now, io.turn) => Some(held),
+            Some(_) => {
+                self.answers.unanswered(io.now);
+                None
+            }
+            None => (may_answer && self.may_wait(io)).then_some((io.now, io.turn)),
+        };
+        self.connection.hold_acks(self.held.is_some());
+    }
+
+    /// Messages have come whose acknowledgement is due: whether it may wait for the answer of the application.
+    pub(super) fn may_wait<S>(&mut self, io: &Io<'_, S>) -> bool {
+        io.settings.lets_acknowledgements_wait() && self.answers.holds(io.now)
+    }
+
     /// Whether messages are placed as they come, and nothing else is to be done for the connection.
     pub(super) fn takes_messages(&self) -> bool {
         let is_open = self.ended.is_none() && !self.peer_closed && !self.is_closing && self.error.is_none();
