@@ -278,10 +278,12 @@ impl Connection {
         rail.peer_largest = Some(ack.largest);
         // Nothing is to be requested of what is acknowledged already.
         rail.unasked = rail.unasked.min(rail.sent.in_flight());
-        rail.credit = u64::from(ack.credit);
+        // Of two with the same largest number, one that was overtaken has a lower count.
         let dropped = ack.overflows.wrapping_sub(rail.peer_overflows);
-        rail.peer_overflows = ack.overflows;
-        self.counters.peer_overflows += u64::from(dropped);
+        if dropped <= u32::MAX / 2 {
+            (rail.credit, rail.peer_overflows) = (u64::from(ack.credit), ack.overflows);
+            self.counters.peer_overflows += u64::from(dropped);
+        }
         // Without a newly acknowledged packet nothing shows when the marked ones were sent: the next acknowledgement of
         // one brings their count again (RFC 9002 section A.7).
         let Some(newest) = settled.first() else { return };
@@ -513,6 +515,18 @@ mod tests {
             assert_eq!(connection.rails[0].window.bytes() < before, is_cut, "packet {number}");
             assert_eq!(connection.counters.congestion_marks, u64::from(is_cut), "packet {number}");
         }
+    }
+
+    #[test]
+    fn an_acknowledgement_that_was_overtaken_does_not_take_back_what_the_socket_has_dropped() {
+        let mut connection = connection();
+        connection.rails[0].sent.push(&Leaving { bytes: 1200, ..Leaving::default() });
+        connection.rails[0].peer_overflows = u32::MAX - 1;
+        for (overflows, credit, counted) in [(1, 2000, 3), (0, 9000, 3), (2, 3000, 4)] {
+            connection.on_ack(&Ack { overflows, credit, ..ack(0) }, Time::ZERO);
+            assert_eq!(connection.counters.peer_overflows, counted);
+        }
+        assert_eq!(connection.rails[0].credit, 3000);
     }
 
     #[test]
