@@ -125,7 +125,7 @@ pub(in crate::progress) struct Model {
     left_out: Option<Part>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::progress) enum Part {
     /// A thread that lets go does not recall the thread.
     Depart,
@@ -255,8 +255,9 @@ pub(in crate::progress) fn model(left_out: Option<Part>) -> Arc<Model> {
     })
 }
 
-/// Packets come, callers come and go; in the end every packet was handled, though no caller comes any more.
-fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
+/// Packets come, callers come and go, and sleep for long at their second visit if they rest; in the end every packet was
+/// handled, though no caller comes any more.
+fn all_is_handled(callers: usize, packets: u32, rests: bool, left_out: Option<Part>) {
     let model = model(left_out);
     let run = |act: fn(&Model)| {
         let model = Arc::clone(&model);
@@ -271,9 +272,16 @@ fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
     });
     let callers: Vec<_> = (0..callers)
         .map(|_| {
-            run(|model| {
-                model.visit();
-                model.visit_and_rest();
+            run(if rests {
+                |model| {
+                    model.visit();
+                    model.visit_and_rest();
+                }
+            } else {
+                |model| {
+                    model.visit();
+                    model.visit();
+                }
             })
         })
         .collect();
@@ -308,9 +316,11 @@ fn serve_without_second_try(model: &Model) {
 
 #[test]
 fn nothing_is_left_undone_whatever_caller_comes_and_goes() {
-    shuttle::check_random(|| all_is_handled(1, 2, None), 3000);
-    shuttle::check_random(|| all_is_handled(2, 2, None), 3000);
-    shuttle::check_pct(|| all_is_handled(2, 1, None), 3000, 3);
+    for rests in [false, true] {
+        shuttle::check_random(move || all_is_handled(1, 2, rests, None), 3000);
+        shuttle::check_random(move || all_is_handled(2, 2, rests, None), 3000);
+        shuttle::check_pct(move || all_is_handled(2, 1, rests, None), 3000, 3);
+    }
 }
 
 #[test]
@@ -318,9 +328,13 @@ fn the_checker_is_not_blind() {
     for part in [Part::Depart, Part::SecondTry, Part::Rest] {
         let found = catch_unwind(AssertUnwindSafe(|| {
             // It ends with the first schedule that fails; one in a few thousand does.
-            shuttle::check_random(move || all_is_handled(2, 2, Some(part)), 60_000);
+            if part == Part::Rest {
+                shuttle::check_pct(move || all_is_handled(1, 1, true, Some(part)), 60_000, 3);
+            } else {
+                shuttle::check_random(move || all_is_handled(2, 2, false, Some(part)), 60_000);
+            }
         }));
-        assert!(found.is_err(), "a hand-over without a part of it went unnoticed");
+        assert!(found.is_err(), "a hand-over without {part:?} went unnoticed");
     }
 }
 
