@@ -206,7 +206,7 @@ fn what_waits_is_sent_by_the_next_turn_whoever_makes_it_and_at_the_end() {
 /// The answer has no receive at the peer, which may post one only when it knows that its message is in place.
 #[test]
 fn a_receipt_does_not_wait_for_an_answer_that_cannot_go() {
-    for transport in CARRIERS {
+    for transport in ALL_CARRIERS {
         let pair = connected(transport, Progress::Hybrid);
         let (mut client, mut server) = (Program::new(&pair.active), Program::new(&pair.passive));
         exchange(&pair, &mut client, &mut server, 100);

@@ -294,7 +294,8 @@ impl Running {
 
     /// Messages have come whose acknowledgement is due: whether it may wait for the answer of the application.
     pub(super) fn may_wait<S>(&mut self, io: &Io<'_, S>) -> bool {
-        io.settings.lets_acknowledgements_wait() && self.answers.holds(io.now)
+        // An answer may have no receive at the peer, which posts one perhaps when its own message is acknowledged.
+        !self.connection.is_refused() && io.settings.lets_acknowledgements_wait() && self.answers.holds(io.now)
     }
 
     /// Whether messages are placed as they come, and nothing else is to be done for the connection.
