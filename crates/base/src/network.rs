@@ -574,6 +574,16 @@ pub enum PortError {
     System(i32),
 }
 
+impl PortError {
+    /// Whether it is about memory of this process alone: a slice that is not registered any more, or memory that is not
+    /// mapped, as where a program has freed it under work (EFAULT, 14 with Linux on each architecture).
+    #[must_use]
+    pub const fn is_of_memory(&self) -> bool {
+        const EFAULT: i32 = 14;
+        matches!(self, Self::Memory(_) | Self::System(EFAULT))
+    }
+}
+
 impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -654,5 +664,13 @@ mod tests {
             let host = HostAddress { interface: "eth0".into(), address, prefix, is_running: true };
             assert_eq!(host.is_beside(other.parse().unwrap()), is_beside, "{own}/{prefix} {other}");
         }
+    }
+
+    #[test]
+    fn memory_that_is_not_mapped_is_memory_of_this_process() {
+        let region = RegionId { index: 1, generation: 1 };
+        assert!(PortError::Memory(region).is_of_memory() && PortError::System(14).is_of_memory());
+        // EIO, and memory of the peer's.
+        assert!(!PortError::System(5).is_of_memory() && !PortError::Unreadable(14).is_of_memory());
     }
 }

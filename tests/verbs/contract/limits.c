@@ -327,7 +327,10 @@ static void destroyed_under_work(void)
 static void unmapped_under_way(void)
 {
     struct base base = open_base(256);
-    for (int turn = 0; turn < 16; turn++) {
+    /* Through shared memory a process that reads the other's can't tell whose memory is not there. */
+    const char *carrier = getenv("WEFT_VERBS_CARRIER");
+    int reads_each_other = carrier != NULL && strncmp(carrier, "shm", 3) == 0;
+    for (int turn = 0; turn < 8; turn++) {
         char *ends[2];
         struct ibv_mr *mrs[2];
         for (int end = 0; end < 2; end++) {
@@ -341,10 +344,19 @@ static void unmapped_under_way(void)
         int opcode = turn % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, count = 4;
         for (int at = 0; at < count; at++)
             EXPECT(post(pair.a, opcode, 0, &own, 1, (uintptr_t)ends[1], mrs[1]->rkey), 0);
-        usleep((unsigned)turn * 100);
+        usleep((unsigned)turn * 200);
         EXPECT(munmap(ends[turn / 2 % 2], LARGE), 0);
-        for (struct ibv_wc wc; count > 0; count -= wc.qp_num == pair.a->qp_num)
-            wc = next_completion(base.cq);
+        for (int is_first = 1; count > 0; count--) {
+            struct ibv_wc wc = next_completion(base.cq);
+            EXPECT(wc.qp_num, pair.a->qp_num);
+            if (wc.status == IBV_WC_SUCCESS)
+                continue;
+            if (!is_first)
+                EXPECT(wc.status, IBV_WC_WR_FLUSH_ERR);
+            else if (turn / 2 % 2 == 0 && !reads_each_other)
+                EXPECT(wc.status, IBV_WC_LOC_PROT_ERR);
+            is_first = 0;
+        }
         for (int end = 0; end < 2; end++)
             EXPECT(ibv_dereg_mr(mrs[end]), 0);
         EXPECT(munmap(ends[1 - turn / 2 % 2], LARGE), 0);

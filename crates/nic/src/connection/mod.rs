@@ -444,8 +444,12 @@ impl<N: Carrier> Connection<N> {
     }
 
     fn lose_sending(&mut self, error: SendError, cx: &mut Context<'_, N::Scratch>) {
+        let is_of_memory = match &error {
+            SendError::Port(error) => error.is_of_memory(),
+            SendError::Memory => true,
+        };
         if let Some((running, _)) = self.running()
-            && matches!(error, SendError::Memory | SendError::Port(PortError::Memory(_)))
+            && is_of_memory
         {
             // Part of the segment may be on its way: no Terminate can follow.
             running.stream.hold().fail(TerminateCode::ProtectionInvalidStag);

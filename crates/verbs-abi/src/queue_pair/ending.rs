@@ -6,7 +6,8 @@ use std::sync::MutexGuard;
 use std::time::Instant;
 
 use weft::verbs::{
-    CompletionKind, ConnectionError, QueuePair as Connection, State, Status, StreamError, Violation, WorkCompletion,
+    CompletionKind, ConnectionError, QueuePair as Connection, State, Status, StreamError, TerminateCode, Violation,
+    WorkCompletion,
 };
 
 use super::conversion::failure;
@@ -133,8 +134,14 @@ impl QueuePair {
     /// gone leaves posted receives alone, as on a reliable connection: only work fails.
     pub(crate) fn settle(&self) {
         let post = lock(&self.post);
-        if let Some(ConnectionError::Stream(StreamError::Violation(violation))) =
-            post.connection.as_ref().and_then(Connection::error)
+        let error = post.connection.as_ref().and_then(Connection::error);
+        if let Some(ConnectionError::Stream(StreamError::Below(code))) = &error
+            && is_memory_gone(*code)
+        {
+            crate::log::info(format_args!("queue pair {:#x}: memory of its work is not there any more", self.number()));
+            self.flush_unanswered(IBV_WC_LOC_PROT_ERR);
+        }
+        if let Some(ConnectionError::Stream(StreamError::Violation(violation))) = error
             && !self.is_broken.swap(true, Ordering::AcqRel)
         {
             crate::log::info(format_args!("queue pair {:#x}: {violation}", self.number()));
@@ -292,6 +299,11 @@ impl Owner for QueuePair {
     fn number(&self) -> u32 {
         self.parts.number
     }
+}
+
+/// Whether a connection has ended because memory was not there that work here was to read or to write.
+const fn is_memory_gone(code: TerminateCode) -> bool {
+    matches!(code, TerminateCode::ProtectionInvalidStag | TerminateCode::LocalCatastrophic)
 }
 
 /// How long work waits for a peer that does not answer: (`retries` + 1) times 4.096 us times 2^`timeout`, at least two

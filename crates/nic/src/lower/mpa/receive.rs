@@ -43,10 +43,7 @@ impl From<FrameError> for ReceiveError {
 
 impl From<PortError> for ReceiveError {
     fn from(error: PortError) -> Self {
-        match error {
-            PortError::Memory(_) => Self::Memory,
-            error => Self::Port(error),
-        }
+        if error.is_of_memory() { Self::Memory } else { Self::Port(error) }
     }
 }
 
