@@ -101,7 +101,8 @@ impl QueuePair {
     }
 
     /// The program is done with the queue pair, but what it has posted is still to go out:
-    /// [`QueuePair::start_disconnect`] follows. What the peer sends from then on reaches no memory and takes no receive.
+    /// [`QueuePair::start_disconnect`] follows. What the peer sends from then on reaches no memory and takes no
+    /// receive.
     pub fn retire(&self) {
         self.domain.nic().retire(&self.queue_pair);
     }
