@@ -255,8 +255,8 @@ pub(in crate::progress) fn model(left_out: Option<Part>) -> Arc<Model> {
     })
 }
 
-/// Packets come, callers come and go, and sleep for long at their second visit if they rest; in the end every packet was
-/// handled, though no caller comes any more.
+/// Packets come, callers come and go, and sleep for long at their second visit if they rest; in the end every packet
+/// was handled, though no caller comes any more.
 fn all_is_handled(callers: usize, packets: u32, rests: bool, left_out: Option<Part>) {
     let model = model(left_out);
     let run = |act: fn(&Model)| {
