@@ -440,7 +440,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     #[inline]
     pub fn post_one(&self, queue_pair: &Arc<QueuePair>, request: &SendRequest) -> Result<(), PostError> {
         self.may_post()?;
-        if queue_pair.may_wait() {
+        if queue_pair.may_wait(request) {
             return self.post_waiting(queue_pair, request);
         }
         if request.operation.short_payload(MOST_PASSED).is_some()

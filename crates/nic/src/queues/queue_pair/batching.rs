@@ -13,16 +13,20 @@ impl QueuePair {
     /// Batches doorbells from now on: while at least this many requests are under way, one that is posted goes out
     /// at the next poll, or with others when a batch is full ([`Nic::post_one`](crate::Nic::post_one)). A program that
     /// has that many under way polls, so the wait is short; and what is under way ends, which is a turn too. Long
-    /// requests wait as well: what goes out together shares system calls and the last packet of each. At first no
-    /// request waits.
+    /// requests wait as well: what goes out together shares system calls and the last packet of each. Reads and atomics
+    /// wait while one request is under way. At first no request waits.
     pub fn batch_doorbells(&self, from: usize) {
         self.batches_from.store(from, Ordering::Relaxed);
     }
 
-    /// Whether a request that is posted now may wait for others.
+    /// Whether a request that is posted now may wait for others. One that is answered does so as soon as one is under
+    /// way: where answers come as fast as requests are posted there are never many, and each would be a packet of its
+    /// own.
     #[inline]
-    pub(crate) fn may_wait(&self) -> bool {
-        self.sends_under_way.load(Ordering::Relaxed) >= self.batches_from.load(Ordering::Relaxed)
+    pub(crate) fn may_wait(&self, request: &SendRequest) -> bool {
+        let from = self.batches_from.load(Ordering::Relaxed);
+        let from = if request.operation.is_answered() && from < usize::MAX { from.min(1) } else { from };
+        self.sends_under_way.load(Ordering::Relaxed) >= from
     }
 
     /// Puts a request that may wait into the queue. Returns the connection whose doorbell is to be rung, and how many

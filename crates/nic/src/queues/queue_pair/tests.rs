@@ -2,6 +2,8 @@
 
 use crate::queues::completion_queue::CompletionSink;
 
+use weft_rdmap::Payload;
+
 use super::*;
 
 #[test]
@@ -22,6 +24,35 @@ fn a_queue_pair_is_guarded_and_a_message_endpoints_only_if_that_is_said() {
     let upper = UpperId { endpoint: 1, link: crate::ids::LinkKey(2), id: 3 };
     let both = make().with_upper(upper).guarded(true);
     assert!(both.is_guarded() && both.upper().is_some());
+}
+
+#[test]
+fn reads_and_atomics_wait_for_each_other_sooner_than_others() {
+    let event_count = Arc::new(EventCount::default());
+    let completions = Arc::new(CompletionQueue::new(4, Arc::clone(&event_count)));
+    let attributes = QueuePairAttributes {
+        domain: DomainId(1),
+        send_completions: Arc::clone(&completions),
+        receive_completions: completions,
+        send_depth: 16,
+        receive_depth: 2,
+        shared_receives: None,
+    };
+    let queue_pair = QueuePair::new(QueuePairNumber(1), &attributes, event_count);
+    let request = |operation| {
+        let flags = weft_rdmap::RequestFlags::NONE;
+        SendRequest { id: 0, operation, signaled: false, fence: false, flags }
+    };
+    let there = weft_rdmap::RemoteTarget { stag: weft_base::Stag(1), offset: 0 };
+    let read = request(Operation::Read { sink: weft_base::Gather::empty(), source: there });
+    let write = request(Operation::Write { payload: Payload::Gather(weft_base::Gather::empty()), target: there });
+    let wait = |under_way| {
+        queue_pair.sends_under_way.store(under_way, Ordering::Relaxed);
+        [&read, &write].map(|request| queue_pair.may_wait(request))
+    };
+    assert_eq!([0, 1, 8, 100].map(wait), [[false; 2]; 4], "nothing waits at first");
+    queue_pair.batch_doorbells(8);
+    assert_eq!([0, 1, 7, 8].map(wait), [[false, false], [true, false], [true, false], [true, true]]);
 }
 
 #[derive(Default)]
