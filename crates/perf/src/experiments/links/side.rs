@@ -498,11 +498,28 @@ fn socket(ends: &Ends, at: SocketAddr) -> Result<Socket, Failure> {
     let protocol = if ends.carrier == Carrier::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(protocol))
         .map_err(Failure::while_doing("cannot make a socket"))?;
-    if let Some(name) = &ends.congestion {
-        let cannot = Failure::while_doing(format!("congestion control {name}"));
-        socket.set_tcp_congestion(name.as_bytes()).map_err(cannot)?;
-    }
+    set_congestion(&socket, ends)?;
     Ok(socket)
+}
+
+/// Before a connection, and after it: the route may name another congestion control (ip-route(8), `congctl`), as those
+/// of a lab do, which takes the place of what was set before.
+fn set_congestion(socket: &Socket, ends: &Ends) -> Result<(), Failure> {
+    let Some(name) = &ends.congestion else { return Ok(()) };
+    let cannot = || Failure::while_doing(format!("congestion control {name}"));
+    socket.set_tcp_congestion(name.as_bytes()).map_err(cannot())
+}
+
+/// A stream that sends by another congestion control than the one that was named measures something else.
+fn check_congestion(socket: &Socket, ends: &Ends) -> Result<(), Failure> {
+    let Some(name) = &ends.congestion else { return Ok(()) };
+    let used = socket.tcp_congestion().map_err(Failure::while_doing("cannot read the congestion control"))?;
+    let used = String::from_utf8_lossy(&used);
+    let used = used.trim_end_matches('\0');
+    if used == name {
+        return Ok(());
+    }
+    Err(Failure::Runtime(format!("the stream was to have the congestion control {name}, and has {used}")))
 }
 
 fn receive_streams(ends: &Ends) -> Result<Account, Failure> {
@@ -574,6 +591,8 @@ fn send_streams(ends: &Ends) -> Result<Account, Failure> {
     for at in &ends.at {
         let socket = socket(ends, *at)?;
         socket.connect(&(*at).into()).map_err(Failure::while_doing(format!("cannot connect to {at}")))?;
+        set_congestion(&socket, ends)?;
+        check_congestion(&socket, ends)?;
         if ends.ping_pong {
             let trips = ping_stream(socket.into(), &tally, end, size)?;
             return Ok(Account { half_round_trips: Some(trips), ..tally.account() });
