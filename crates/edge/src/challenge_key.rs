@@ -5,8 +5,8 @@ use core::fmt;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// From which the challenges of a connection are made. Its peer sees some of them, and must not be able to predict
-/// others: it could answer in the name of a third party, which would be sent data then.
+/// The key from which the challenges of a connection are derived. Its peer sees some of them, and must not be able to
+/// predict others: it could answer for a third party, which would be sent data then.
 #[derive(Clone)]
 pub struct ChallengeKey([u8; 32]);
 

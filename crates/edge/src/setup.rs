@@ -53,7 +53,8 @@ pub struct Fresh {
     pub id: ConnectionId,
     /// Part of what is proved.
     pub nonce: [u8; NONCE_LENGTH],
-    /// Seed for what is random and may be predicted by who has seen enough of it.
+    /// Seed of the pseudo-random generator. A peer that sees enough of its output can predict the rest: no secret comes
+    /// of it.
     pub seed: u64,
     /// The key of challenges; and this side's ephemeral private key of the handshake, if there is a key to be proved.
     /// It is used for this connection alone and never sent.

@@ -35,7 +35,7 @@ impl Nic {
     pub(crate) fn open(settings: Settings) -> Result<Self, Error> {
         let context = Context::with_settings(settings)?;
         let owners = Owners::default();
-        let completions = context.create_completion_sink(owners.told(None))?;
+        let completions = context.create_completion_sink(owners.sink_of(None))?;
         Ok(Self { context, completions, owners })
     }
 
@@ -59,10 +59,10 @@ impl Nic {
         owner: Arc<dyn Owner>,
     ) -> Result<QueuePair, Error> {
         let options = QueuePairOptions { send_depth: send_depth.max(1), receive_depth: 1 };
-        let told = self.owners.told(Some(owner));
-        let sink = self.context.create_completion_sink(Arc::clone(&told) as Arc<dyn CompletionSink>)?;
-        let made = domain.create_queue_pair_with(&sink, &sink, Some(receives), &options)?;
-        self.owners.add(made.number(), told);
+        let sink = self.owners.sink_of(Some(owner));
+        let completions = self.context.create_completion_sink(Arc::clone(&sink) as Arc<dyn CompletionSink>)?;
+        let made = domain.create_queue_pair_with(&completions, &completions, Some(receives), &options)?;
+        self.owners.add(made.number(), sink);
         Ok(made)
     }
 
@@ -90,44 +90,44 @@ impl Nic {
     }
 }
 
-/// Who each queue pair of the NIC belongs to. The list is for those who disown: what ends is told past it.
+/// The owner of each queue pair of the NIC, to disown it by number. Completions do not pass through this list.
 #[derive(Default)]
 struct Owners {
-    by_number: Mutex<HashMap<u32, Arc<Told>>>,
+    by_number: Mutex<HashMap<u32, Arc<OwnerSink>>>,
     bell: Arc<Bell>,
 }
 
 impl Owners {
-    /// What the NIC tells, for an owner.
-    fn told(&self, owner: Option<Arc<dyn Owner>>) -> Arc<Told> {
-        Arc::new(Told { owner: Mutex::new(owner), bell: Arc::clone(&self.bell) })
+    /// A sink that passes completions to an owner.
+    fn sink_of(&self, owner: Option<Arc<dyn Owner>>) -> Arc<OwnerSink> {
+        Arc::new(OwnerSink { owner: Mutex::new(owner), bell: Arc::clone(&self.bell) })
     }
 
-    fn add(&self, number: QueuePairNumber, told: Arc<Told>) {
-        let before = lock(&self.by_number).insert(number.0, told);
+    fn add(&self, number: QueuePairNumber, sink: Arc<OwnerSink>) {
+        let before = lock(&self.by_number).insert(number.0, sink);
         drop(before);
     }
 
     fn disown(&self, number: QueuePairNumber) {
-        let told = lock(&self.by_number).remove(&number.0);
-        let Some(told) = told else { return };
-        let owner = lock(&told.owner).take();
+        let sink = lock(&self.by_number).remove(&number.0);
+        let Some(sink) = sink else { return };
+        let owner = lock(&sink.owner).take();
         // It may end a queue pair of the NIC in turn: no lock is held.
         drop(owner);
     }
 }
 
-/// Where the work of one queue pair of the NIC ends: with its owner, and for that one alone. A thread that tells an
-/// owner something holds up no other, and an owner that is disowned is not told any more when that has returned.
-struct Told {
+/// The completion sink of one queue pair of the NIC, which passes completions to its owner. A thread that notifies an
+/// owner delays no other owner. Once an owner is disowned, no thread notifies it any more.
+struct OwnerSink {
     /// `None`: disowned.
     owner: Mutex<Option<Arc<dyn Owner>>>,
     bell: Arc<Bell>,
 }
 
-impl Told {
+impl OwnerSink {
     #[inline]
-    fn tell(&self, what: impl FnOnce(&dyn Owner)) {
+    fn notify(&self, what: impl FnOnce(&dyn Owner)) {
         let owner = lock(&self.owner);
         if let Some(owner) = &*owner {
             what(&**owner);
@@ -135,13 +135,13 @@ impl Told {
     }
 }
 
-impl CompletionSink for Told {
+impl CompletionSink for OwnerSink {
     fn complete(&self, completion: WorkCompletion) {
-        self.tell(|owner| owner.complete(&completion));
+        self.notify(|owner| owner.complete(&completion));
     }
 
     fn connection_ended(&self, _queue_pair: QueuePairNumber) {
-        self.tell(|owner| self.bell.ring(owner.number()));
+        self.notify(|owner| self.bell.ring(owner.number()));
     }
 }
 

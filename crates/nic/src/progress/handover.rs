@@ -208,8 +208,8 @@ impl<F: Flag> Handover<F> {
         }
     }
 
-    /// The engine's holder sleeps in it for long: a timer that is left behind would wake the thread for nothing.
-    /// Whoever lets go of the engine next sets it again.
+    /// The caller that holds the engine is about to sleep for long: stops the timer, which would wake the thread for
+    /// nothing. The next thread that releases the engine sets it again.
     pub(crate) fn rest(&self, watch: &dyn Watch) {
         if self.is_timed.get() && self.is_timed.swap(false) {
             watch.stop_timer();

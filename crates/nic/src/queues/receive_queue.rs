@@ -185,7 +185,7 @@ pub(crate) struct Source<'a> {
     /// Where what is taken completes, if not where the queue says. Its place moves there, if there is room: without,
     /// it is as if no receive were posted.
     elsewhere: Option<&'a CompletionQueue>,
-    /// It is as if no receive were posted.
+    /// The queue pair is retired: no receive is taken.
     is_over: bool,
 }
 

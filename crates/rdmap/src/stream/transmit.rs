@@ -330,9 +330,8 @@ impl Stream {
         Some(Formed { payload, length: self.outgoing.writer.length() + take, is_awaited, request })
     }
 
-    /// Whether the request that goes next, now, ends in an awaited segment: the word that this one is in place says the
-    /// same of those before it. A stream of signaled requests is then acknowledged as often as its bytes need it, not
-    /// once for each request.
+    /// Whether the next request may be sent now and requests an acknowledgement itself, which covers this one too. A
+    /// stream of signaled requests is then acknowledged as often as its bytes need it, not once for each request.
     fn is_awaited_with_next(&self) -> bool {
         let next = self.sends.next().map(|(_, entry)| &entry.request);
         next.is_some_and(|next| next.signaled && !next.operation.is_answered()) && self.may_start_request()

@@ -38,14 +38,14 @@ impl<F: Fn() + Send + Sync> Owner for Handler<F> {
     }
 }
 
-fn add(owners: &Owners, number: u32, owner: &Arc<impl Owner + 'static>) -> Arc<Told> {
-    let told = owners.told(Some(Arc::clone(owner) as Arc<dyn Owner>));
+fn add(owners: &Owners, number: u32, owner: &Arc<impl Owner + 'static>) -> Arc<OwnerSink> {
+    let told = owners.sink_of(Some(Arc::clone(owner) as Arc<dyn Owner>));
     owners.add(QueuePairNumber(number), Arc::clone(&told));
     told
 }
 
 /// Work of a queue pair of the NIC ends.
-fn complete(told: &Told, number: u32) {
+fn complete(told: &OwnerSink, number: u32) {
     let completion = Completion {
         id: 1,
         kind: CompletionKind::Send,

@@ -309,7 +309,10 @@ fn timer_of(queue_pair: &QueuePair, said: &[u8]) -> Option<u8> {
     };
     let log = |refusal: &Refusal| {
         let number = queue_pair.number();
-        log::info(format_args!("queue pair {number:#x}: another one has answered: {}", refusal.words()));
+        log::info(format_args!(
+            "queue pair {number:#x}: who answered is not its peer, so it connects again: {}",
+            refusal.words()
+        ));
     };
     fits.inspect_err(log).ok()
 }

@@ -116,7 +116,7 @@ impl Edge {
         let Phase::Running(running) = &mut self.phase else { return false };
         let holds = !is_due && running.may_wait(io);
         running.connection.hold_acks(holds);
-        // Asked once for what has come.
+        // The policy decides once for the messages of this turn.
         running.took &= is_due;
         if holds {
             running.held = Some((io.now, io.turn));

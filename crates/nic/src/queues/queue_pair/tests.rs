@@ -1,23 +1,26 @@
 //! What of a queue pair needs no engine.
 
-use crate::queues::completion_queue::CompletionSink;
-
 use weft_rdmap::Payload;
 
 use super::*;
+use crate::queues::completion_queue::CompletionSink;
+
+fn attributes(completions: Arc<CompletionQueue>, shared_receives: Option<Arc<ReceiveQueue>>) -> QueuePairAttributes {
+    QueuePairAttributes {
+        domain: DomainId(1),
+        send_completions: Arc::clone(&completions),
+        receive_completions: completions,
+        send_depth: 16,
+        receive_depth: 2,
+        shared_receives,
+    }
+}
 
 #[test]
 fn a_queue_pair_is_guarded_and_a_message_endpoints_only_if_that_is_said() {
     let event_count = Arc::new(EventCount::default());
     let completions = Arc::new(CompletionQueue::new(4, Arc::clone(&event_count)));
-    let attributes = QueuePairAttributes {
-        domain: DomainId(1),
-        send_completions: Arc::clone(&completions),
-        receive_completions: completions,
-        send_depth: 2,
-        receive_depth: 2,
-        shared_receives: None,
-    };
+    let attributes = attributes(completions, None);
     let make = || QueuePair::new(QueuePairNumber(1), &attributes, Arc::clone(&event_count));
     assert!(!make().is_guarded() && make().upper().is_none());
     assert!(make().guarded(true).is_guarded() && !make().guarded(false).is_guarded());
@@ -30,14 +33,7 @@ fn a_queue_pair_is_guarded_and_a_message_endpoints_only_if_that_is_said() {
 fn reads_and_atomics_wait_for_each_other_sooner_than_others() {
     let event_count = Arc::new(EventCount::default());
     let completions = Arc::new(CompletionQueue::new(4, Arc::clone(&event_count)));
-    let attributes = QueuePairAttributes {
-        domain: DomainId(1),
-        send_completions: Arc::clone(&completions),
-        receive_completions: completions,
-        send_depth: 16,
-        receive_depth: 2,
-        shared_receives: None,
-    };
+    let attributes = attributes(completions, None);
     let queue_pair = QueuePair::new(QueuePairNumber(1), &attributes, event_count);
     let request = |operation| {
         let flags = weft_rdmap::RequestFlags::NONE;
@@ -99,14 +95,7 @@ fn places_of_shared_receives_move_only_between_queues_that_have_some() {
     let queue = || Arc::new(CompletionQueue::new(4, Arc::clone(&event_count)));
     let sink = || Arc::new(CompletionQueue::into_sink(Arc::new(Told::default()), Arc::clone(&event_count)));
     let moves = |shared: Arc<CompletionQueue>, own: Arc<CompletionQueue>| {
-        let attributes = QueuePairAttributes {
-            domain: DomainId(1),
-            send_completions: Arc::clone(&own),
-            receive_completions: own,
-            send_depth: 2,
-            receive_depth: 2,
-            shared_receives: Some(Arc::new(ReceiveQueue::new(DomainId(1), 4, shared))),
-        };
+        let attributes = attributes(own, Some(Arc::new(ReceiveQueue::new(DomainId(1), 4, shared))));
         QueuePair::new(QueuePairNumber(1), &attributes, Arc::clone(&event_count)).elsewhere().is_some()
     };
     assert!(moves(queue(), queue()) && moves(queue(), sink()) && moves(sink(), queue()));

@@ -519,7 +519,9 @@ fn check_congestion(socket: &Socket, ends: &Ends) -> Result<(), Failure> {
     if used == name {
         return Ok(());
     }
-    Err(Failure::Runtime(format!("the stream was to have the congestion control {name}, and has {used}")))
+    Err(Failure::Runtime(format!(
+        "the stream has the congestion control {used}, not {name}: does its route name one (ip route, congctl)?"
+    )))
 }
 
 fn receive_streams(ends: &Ends) -> Result<Account, Failure> {
