@@ -9,6 +9,8 @@ use weft_edge::setup::{
     Acceptor, AcceptorSettings, Answering, Call, Caller, Fresh, HelloOutcome, Key, Outcome, SetupTimes, Words,
 };
 use weft_edge::{Established, Event, Settings};
+use weft_wire::edge::frame::Frame;
+use weft_wire::edge::packet::Packet;
 use weft_wire::edge::{ConnectionId, setup};
 
 /// The called side, driven as by a NIC.
@@ -122,6 +124,24 @@ fn a_lost_confirmation_costs_a_few_round_trips_of_set_up() {
     let (known, unknown) = (confirmed_after(Some(Duration::from_millis(2))), confirmed_after(None));
     assert!(known < Duration::from_millis(20), "{known:?}");
     assert!(unknown > Duration::from_millis(250), "{unknown:?}: it is this that is saved");
+}
+
+/// A peer drops what comes before the confirmation, so a probe of nothing but a ping is not enough.
+#[test]
+fn each_packet_carries_the_confirmation_until_it_is_acknowledged() {
+    let both = set_up(None, &Faults::none(), false, 1);
+    for messages in [0, 6] {
+        let faults = Faults { partition: true, ..Faults::none() };
+        let mut world = World::of(&both, &Settings::default(), faults, [messages, 0], 5000, 1);
+        world.seen = Some((0, vec![]));
+        world.run_for(Duration::from_secs(9));
+        let (_, seen) = world.seen.unwrap();
+        assert!(seen.len() > 10, "{} packets", seen.len());
+        for (at, (datagram, _)) in seen.iter().enumerate() {
+            let confirms = Packet::parse(datagram).unwrap().frames().any(|frame| matches!(frame, Frame::Confirm(_)));
+            assert!(confirms, "packet {at} with {messages} messages");
+        }
+    }
 }
 
 /// Before the caller has confirmed nothing is accepted from it, and nothing sent to it.

@@ -156,7 +156,15 @@ fn settings(random: &mut Random, scenario: &MessageScenario) -> Settings {
     let key = scenario.has_key.then(|| JobKey::new(b"the key of this job").expect("long enough"));
     let engines = scenario.engines;
     let progress = if engines > 1 { Progress::Thread } else { Progress::Caller };
-    Settings { progress, verify, direct_threshold, key, engines, rail_engines: engines, ..Settings::default() }
+    let rail_engines = engines;
+    let mut settings =
+        Settings { progress, verify, direct_threshold, key, engines, rail_engines, ..Settings::default() };
+    // A connection begins on one rail, which may be cut, or lose a burst, each time that something is sent on it: 14
+    // times in a row once in 100 000 seeds.
+    if scenario.networks > 0 {
+        settings.start_timeout = Duration::from_secs(60);
+    }
+    settings
 }
 
 impl<T: Tag> Run<T> {
