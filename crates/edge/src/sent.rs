@@ -49,8 +49,8 @@ pub(crate) struct Sent {
     orderly_from: u64,
     /// How far that is, next time.
     orderly_after: u64,
-    /// Packets below these numbers have been checked for overtaking: when nothing else was to be sent, and in bulk.
-    overtaken: [u64; 2],
+    /// Packets below this number have been checked for overtaking.
+    overtaken: u64,
     /// No packet below this number is in flight.
     settled_to: u64,
 }
@@ -73,7 +73,7 @@ impl Sent {
             last_sent: Time::ZERO,
             orderly_from: 0,
             orderly_after: ORDERLY_AFTER,
-            overtaken: [0; 2],
+            overtaken: 0,
             settled_to: 0,
         }
     }
@@ -211,9 +211,9 @@ impl Sent {
     }
 
     /// The contents of the oldest packet in flight that has segments and arrives later than `soon`. Each packet is
-    /// returned once; those before it are checked only once in bulk and once otherwise.
-    pub(crate) fn overtaken(&mut self, soon: Time, in_bulk: bool) -> Option<Contents> {
-        let done = &mut self.overtaken[usize::from(in_bulk)];
+    /// returned once, and those before it are not checked again.
+    pub(crate) fn overtaken(&mut self, soon: Time) -> Option<Contents> {
+        let done = &mut self.overtaken;
         let from = self.rows.partition_point(|row| row.end() <= *done);
         for row in self.rows.range_mut(from..) {
             if let Some((number, contents)) = row.overtake(*done, soon) {
@@ -439,10 +439,9 @@ mod tests {
             sent.push(&Leaving { now: at(0), arrives, bytes: 100, contents, ..Leaving::default() });
         }
         sent.acknowledge(4, 4, &mut vec![]);
-        assert_eq!(sent.overtaken(at(14), true), Some(contents(5)), "in bulk only packets that arrive much later");
-        assert_eq!(sent.overtaken(at(11), false), Some(contents(2)));
-        assert_eq!(sent.overtaken(at(11), false), None, "each is returned once");
-        assert_eq!((sent.overtaken(at(0), false), sent.overtaken(at(0), true)), (None, None));
+        assert_eq!(sent.overtaken(at(11)), Some(contents(2)));
+        assert_eq!(sent.overtaken(at(11)), Some(contents(5)), "the fourth has no segments, and the fifth has arrived");
+        assert_eq!((sent.overtaken(at(11)), sent.overtaken(at(0))), (None, None), "each is returned once");
     }
 
     #[test]

@@ -319,16 +319,18 @@ impl Connection {
     }
 
     /// Allows four times the segments that the paths of all rails hold, queues apart: while one that was lost twice is
-    /// retransmitted, those of three round trips after it wait for it.
+    /// retransmitted, those of three round trips after it wait for it. At least twice what the windows allow: segments
+    /// that a fast rail has delivered wait for those in the queue of a slow one, and the fast rail must not wait too.
     fn bound_segments(&mut self) {
+        let windows = self.rails.iter().map(Rail::limit).sum::<u64>();
         // Mostly the windows alone show that it is not more than what is always allowed.
-        let windows = self.rails.iter().map(Rail::limit).sum::<u64>().saturating_mul(4);
-        if windows <= self.settings.sent_segments as u64 * BASE_DATAGRAM as u64 {
+        if windows.saturating_mul(4) <= self.settings.sent_segments as u64 * BASE_DATAGRAM as u64 {
             return self.outgoing.set_most(self.settings.sent_segments);
         }
-        let bytes = self.rails.iter().map(Rail::held).sum::<u64>().saturating_mul(4);
+        let held = self.rails.iter().map(Rail::held).sum::<u64>();
+        let bytes = held.saturating_mul(4).max(windows.saturating_mul(2)).min(self.settings.in_flight_bytes);
         let datagram = self.rails.iter().map(|rail| rail.mtu.current()).max().unwrap_or(BASE_DATAGRAM);
-        let most = bytes.min(self.settings.in_flight_bytes) / datagram as u64;
+        let most = bytes / datagram as u64;
         self.outgoing.set_most(self.settings.sent_segments.max(most as usize));
     }
 

@@ -125,20 +125,19 @@ impl Connection {
         (0..self.rails.len()).filter(|index| has(rails, *index)).min_by_key(|index| self.rails[*index].arrival())
     }
 
-    /// The source has nothing, or may give nothing: retransmits what is in flight on slower rails, if it would arrive
-    /// sooner over this one. Returns true when there is such a packet.
+    /// The source has nothing, or may give nothing: retransmits what is in flight on slower rails, if it takes more than
+    /// twice as long there as over this one. Returns true when there is such a packet.
     ///
-    /// In bulk, where the source may give nothing because enough is in flight, a retransmission takes the place of new
-    /// data a moment later. So only packets that take more than twice as long are retransmitted: rails of similar speed
-    /// send nothing twice.
+    /// A source that waits for completions gives more a moment later, and the retransmission takes the place of that.
+    /// So rails of similar speed send nothing twice: a packet is only ever given to the rail over which it arrives
+    /// first, and all that can change is the length of the queues.
     pub(super) fn overtake(&mut self, index: usize, now: Time) -> bool {
         if self.rails.len() == 1 || self.phase != Phase::Open {
             return false;
         }
-        let in_bulk = !self.outgoing.has_room(self.rails[index].mtu.current() as u32);
-        let arrives = now + self.rails[index].arrival() * if in_bulk { 2 } else { 1 };
+        let arrives = now + self.rails[index].arrival() * 2;
         for other in (0..self.rails.len()).filter(|other| *other != index) {
-            while let Some(contents) = self.rails[other].sent.overtaken(arrives, in_bulk) {
+            while let Some(contents) = self.rails[other].sent.overtaken(arrives) {
                 if self.outgoing.on_lost(&contents) {
                     self.counters.overtaken += 1;
                     return true;

@@ -94,7 +94,7 @@ impl Both {
     /// Numbers whose low 32 bits wrap.
     fn new(seed: u64) -> Self {
         let first = (1 << 32) - 300;
-        let sent = Sent { next: first, settled_to: first, overtaken: [first; 2], ..Sent::new(1 << 20) };
+        let sent = Sent { next: first, settled_to: first, overtaken: first, ..Sent::new(1 << 20) };
         let table = Table { first, entries: vec![], largest_acked: None };
         Self { sent, table, now: Time::from_nanos(1_000_000), random: Random::new(seed) }
     }

@@ -328,6 +328,26 @@ fn bulk_takes_few_calls_and_few_acknowledgements() {
     world.finish();
 }
 
+/// A program that waits for completions before it gives more, over two links of which one takes somewhat longer: the
+/// other one is free now and then, and must not send again what is under way on the longer one.
+#[test]
+fn where_a_program_waits_for_completions_rails_that_are_nearly_alike_send_nothing_twice() {
+    let mut world = joined(&[Link::new(1000, 250), Link::new(1000, 400)], &settings(), [0, 0], 1);
+    until_live(&mut world);
+    for _ in 0..10_000 {
+        let source = &mut world.sides[0].source;
+        let in_flight = source.end - world.sides[0].connection.acknowledged();
+        source.left = (200_000_u64.saturating_sub(in_flight) / 30_000) as u32;
+        world.transmit(0);
+        world.run_for(Duration::from_micros(20));
+    }
+    let counters = world.sides[0].connection.counters();
+    let (packets, overtaken) = (counters.packets_sent, counters.overtaken);
+    assert!(packets > 10_000 && overtaken * 100 < packets, "{overtaken} of {packets} packets were sent twice");
+    world.sides[0].source.left = 0;
+    world.finish();
+}
+
 /// A short link behind a queue of 4 ms, as a rate limit of the host makes it: the window is much more than a round trip
 /// of the link holds, and half of what waits in the queue is acknowledged at a time.
 #[test]
@@ -350,6 +370,18 @@ fn where_a_queue_stands_a_call_takes_much_and_so_does_an_acknowledgement() {
     );
     assert!(packets > 7500, "{packets} packets: the link is not full");
     assert!(packets > 20 * calls && packets > 20 * acknowledgements, "{packets}, {calls}, {acknowledgements}");
+}
+
+/// Short links behind long queues: the windows are far more than what the links hold, and all of that may be in flight.
+#[test]
+fn the_segments_in_flight_are_bounded_by_the_windows_and_not_by_a_number_for_all_rails() {
+    let link = Link { queue: 500_000, ..Link::new(1000, 25) };
+    let mut world = joined(&[link; 8], &settings(), [1_000_000, 0], 1);
+    until_live(&mut world);
+    world.run_for(Duration::from_millis(300));
+    let connection = &world.sides[0].connection;
+    let in_flight = connection.next_position() - connection.acknowledged();
+    assert!((2_500_000..=32 << 20).contains(&in_flight), "{in_flight} bytes in flight");
 }
 
 /// The receiver's gaps never exceed the segments that one side may have in flight.
