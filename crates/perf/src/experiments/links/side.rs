@@ -29,8 +29,9 @@ use crate::result::Histogram;
 /// Name of the subcommand that one side of a stream runs as.
 pub const SIDE_COMMAND: &str = "perf-links-side";
 
-/// Bytes of one write where no size is given.
-pub(crate) const PIECE: usize = 64 << 10;
+/// Bytes of one write where no size is given: as many as a call of plain TCP has. With 48 of them in flight eight links
+/// with a queue of 4 ms each are full, as they are with the buffers of a stream on each.
+pub(crate) const PIECE: usize = CALL;
 /// The largest write.
 pub(crate) const LARGEST: usize = 4 << 20;
 /// How many writes are in flight, and how many bytes of them, of which there are at least two.
