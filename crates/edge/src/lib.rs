@@ -65,7 +65,7 @@ pub trait Sink {
 pub enum Verdict {
     /// Placed, with a correct checksum.
     Placed,
-    /// Placed before; nothing was touched.
+    /// Placed before, with a correct checksum, which a packet that was cut off does not have: its end would be lost.
     Duplicate,
     /// Put off: handled as if it had not been received.
     Later,

@@ -266,8 +266,9 @@ impl Connection {
     }
 
     fn handle_timers(&mut self, now: Time) {
-        (0..self.rails.len()).for_each(|index| self.handle_rail_timers(index, now));
+        // First: where there is a second rail, the first one is overdue earlier.
         self.open_rails(now);
+        (0..self.rails.len()).for_each(|index| self.handle_rail_timers(index, now));
         self.end_if_refused(now);
         if self.is_quiet() && self.keep_alive_at() <= now {
             self.pending |= control::PING;

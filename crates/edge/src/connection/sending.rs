@@ -394,7 +394,8 @@ impl Connection {
             if !follows || !self.put_segment(serial, part, draft, room) {
                 return;
             }
-            if part.is_some() {
+            // The record of a packet says of one segment only which part of it was sent.
+            if draft.contents.part.is_some() {
                 return;
             }
         }

@@ -78,7 +78,7 @@ impl Connection {
         }
         let (trusted, own_acks) = (self.trusted(), self.own_acks());
         if let Some(Burst { rail, until }) = *burst {
-            let speaks = |index| index != rail && self.speaks(index, own_acks, now);
+            let speaks = |index| index != rail && self.speaks(index, (trusted, own_acks), now);
             let goes_on = has(trusted, rail) && self.rails[rail].arrival() <= until;
             if goes_on && !(0..self.rails.len()).any(speaks) && self.may_send_segments(rail, now) {
                 return Turn { rail, segments: true, trusted, own_acks };
@@ -91,7 +91,8 @@ impl Connection {
             open |= RailSet::from(self.may_send_segments(index, now)) << index;
         }
         let best = self.soonest(open);
-        let speaks = (0..self.rails.len()).find(|index| Some(*index) != best && self.speaks(*index, own_acks, now));
+        let speaks = |index: &usize| Some(*index) != best && self.speaks(*index, (trusted, own_acks), now);
+        let speaks = (0..self.rails.len()).find(speaks);
         let rail = speaks.or(best).or_else(|| self.soonest(trusted)).unwrap_or(0);
         let segments = Some(rail) == best;
         *burst = segments.then(|| self.burst_on(rail, open));
@@ -110,9 +111,12 @@ impl Connection {
     }
 
     /// Whether this rail has frames to send that no other can.
-    fn speaks(&self, index: usize, own_acks: RailSet, now: Time) -> bool {
+    ///
+    /// Refusals precede acknowledgements, and go over trusted rails only.
+    fn speaks(&self, index: usize, (trusted, own_acks): (RailSet, RailSet), now: Time) -> bool {
         let rail = &self.rails[index];
-        let acknowledges = has(own_acks, index) && self.is_ack_due(index, now);
+        let may_acknowledge = has(own_acks, index) && (self.refusals.is_empty() || has(trusted, index));
+        let acknowledges = may_acknowledge && self.is_ack_due(index, now);
         rail.is_live() && (rail.probes > 0 || acknowledges)
     }
 

@@ -485,7 +485,10 @@ fn cut_and_mend(world: &mut World, random: &mut Random, until: Time) {
 fn everything_arrives_once_while_rails_are_cut() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("WEFT_EDGE_SEED").unwrap_or(0);
-    for seed in first..first + number("WEFT_EDGE_RUNS").unwrap_or(400) {
+    // These have found something: a timer that was over after it was handled, since a rail was opened after it or since
+    // refusals waited for a rail that answers; and a packet that was cut off, which was taken for a duplicate.
+    let known = [1947, 13_868, 14_470, 23_967].into_iter().filter(|_| number("WEFT_EDGE_SEED").is_none());
+    for seed in (first..first + number("WEFT_EDGE_RUNS").unwrap_or(400)).chain(known) {
         let run = std::panic::AssertUnwindSafe(|| {
             let mut random = Random::new(seed);
             let (settings, faults) = (random_settings(&mut random), random_faults(&mut random));

@@ -89,12 +89,13 @@ impl Sink for Receiver {
             self.lies = false;
             return Verdict::Placed;
         }
+        // First: a packet that was cut off would acknowledge what it has lost.
+        if Crc32c::of(payload) != crc {
+            return Verdict::BadPayload;
+        }
         let known = self.runs.range(..=position).next_back().is_some_and(|(_, to)| *to >= end && end > position);
         if known {
             return Verdict::Duplicate;
-        }
-        if Crc32c::of(payload) != crc {
-            return Verdict::BadPayload;
         }
         // A part of a segment has the options of the whole.
         assert!(options.after <= position && (options.after == 0 || self.knows_fences), "{options:?} at {position}");
