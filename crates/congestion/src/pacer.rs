@@ -17,6 +17,9 @@ const MADE_UP_BYTES: u64 = INITIAL_WINDOW;
 const INITIAL_WINDOW: u64 = 14_720;
 /// The most that one system call sends (`UDP_SEGMENT`), and one segment of the kernel's that passes a host whole.
 const LARGEST_CALL: u64 = 64 << 10;
+/// Where this leaves in two bursts, a burst may be twice as long: so that on fast paths each call and each wake-up of
+/// both hosts is for whole segments, of which Linux sends what leaves in 1 ms (`tcp_tso_autosize`).
+const LONG_BURST: u64 = 2 * LARGEST_CALL;
 /// A burst that is a smaller part of that is a packet or two: to wait for all of it saves nothing.
 const LEAST_PART: u32 = 16;
 
@@ -42,6 +45,8 @@ pub struct Pacer {
     /// When it let somebody go last whom it had stopped, and how late he came.
     woke_at: Time,
     late: Duration,
+    /// The rate is known, and not that of slow start, which may be twice what the path carries.
+    is_steady: bool,
     /// How much earlier than now what leaves may count as due: the initial window, from a quiet path until the pacer
     /// stops the sender.
     initial: Duration,
@@ -51,9 +56,23 @@ impl Pacer {
     /// The time from which on something may leave, if what `burst` makes up for may leave together.
     #[must_use]
     pub fn free_at(&self, burst: Duration) -> Time {
+        let burst = self.longest(burst);
         let ahead = if self.rests { burst - self.saves(burst) } else { burst };
         let ahead = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
         Time::from_nanos(self.due.as_nanos().saturating_sub(ahead))
+    }
+
+    /// Whether the sender has left slow start: then bursts on fast paths are long.
+    pub const fn set_steady(&mut self, is_steady: bool) {
+        self.is_steady = is_steady;
+    }
+
+    /// The longest burst, where `usual` is that of a slow path.
+    fn longest(&self, usual: Duration) -> Duration {
+        let (window, round_trip) = self.rate;
+        let twice = usual.saturating_mul(2);
+        let is_long = self.is_steady && time_of(LONG_BURST, window, round_trip) <= twice;
+        if is_long { twice } else { usual }
     }
 
     /// How much of a burst is saved up before somebody goes on that was stopped.
@@ -107,7 +126,7 @@ impl Pacer {
     #[must_use]
     pub fn room(&self, burst: Duration, bytes: u64, window: u64, round_trip: Duration, now: Time) -> u64 {
         let (due, takes) = self.next(bytes, window, round_trip, now);
-        let left = (now + burst).since(due).as_nanos();
+        let left = (now + self.longest(burst)).since(due).as_nanos();
         left.checked_div(takes.as_nanos()).map_or(u64::MAX, |more| 1 + more as u64)
     }
 
@@ -200,7 +219,7 @@ mod tests {
     /// When packets of 1000 bytes leave, in microseconds, and how many at first, if a sender always has more to send,
     /// at 5/4 of a window of 8/10 of `per_ms` packets in a millisecond.
     fn bursts(per_ms: u64, burst: Duration) -> (usize, Vec<u64>) {
-        let (mut pacer, mut left) = (Pacer::default(), vec![]);
+        let (mut pacer, mut left) = (Pacer { is_steady: true, ..Pacer::default() }, vec![]);
         for micros in (0..10_000).step_by(10) {
             let now = Time::from_nanos(1_000_000_000 + micros * 1000);
             while pacer.stops_until(burst, now).is_none() {
@@ -223,12 +242,15 @@ mod tests {
         // It takes 0.5 ms: half a burst, for a whole one has four packets.
         let (first, left) = bursts(2, burst);
         assert_eq!((first, &left[..4]), (5, &[0, 1500, 3000, 4500][..]));
-        // It takes 25 us: 64 KiB take 1.64 ms.
+        // It takes 34.5 us: 64 KiB take 2.26 ms, and twice that is no more a burst. A whole burst is saved up.
+        let (first, left) = bursts(29, burst);
+        assert_eq!((first, &left[..3]), (59, &[0, 2040, 4070][..]));
+        // It takes 25 us: 128 KiB take 3.28 ms, so a burst is 4 ms. Half of that is more than a call.
         let (first, left) = bursts(40, burst);
-        assert_eq!((first, &left[..4]), (81, &[0, 1670, 3320, 4970][..]));
-        // It takes 5 us: 64 KiB are less than half a burst.
+        assert_eq!((first, &left[..4]), (161, &[0, 2030, 4050, 6080][..]));
+        // It takes 5 us.
         let (first, left) = bursts(200, burst);
-        assert_eq!((first, &left[..4]), (401, &[0, 1010, 2020, 3030][..]));
+        assert_eq!((first, &left[..4]), (801, &[0, 2010, 4020, 6030][..]));
     }
 
     #[test]
