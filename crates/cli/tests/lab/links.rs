@@ -94,6 +94,8 @@ fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
         (&["--emulate", "lose=1"], "\"lose\" is nothing that is done to frames"),
         (&["--emulate", "delay=20s"], "a delay of 20s is out of range"),
         (&["--pattern", "ping-pong", "--beside", "tcp"], "--beside: the other stream goes one way"),
+        (&["--beside", "tcp", "--beside-delay", "1ms"], "--emulate <SHAPE>"),
+        (&["--seconds", "2", "--omit", "2"], "--omit 2: nothing is left of streams of 2 s"),
         (&["--size", "8M"], "--size 8M: messages of links have at most 4M"),
         (&["--vs", "quic"], "links has no \"quic\" to measure; it has edge, iwarp, tcp, mptcp"),
     ] {
@@ -149,4 +151,45 @@ fn streams_are_measured_over_links_that_lose_and_beside_others() {
     assert!(share["case"]["each_link"].as_str().unwrap().contains("queue 66000 bytes"), "{share}");
     assert_eq!(share["case"]["beside"], "tcp:reno");
     assert!((0.0..=100.0).contains(&share["median"].as_f64().unwrap()), "{result}");
+
+    let far = ["--emulate", "delay=10ms,queue=66000", "--beside", "same", "--beside-delay", "2ms"];
+    let result = measure(&[&far[..], &["--vs", "tcp:reno"]].concat());
+    let is_share = |row: &&Value| row["metric"] == "share_of_both";
+    let shares: Vec<_> = result["rows"].as_array().unwrap().iter().filter(is_share).collect();
+    assert_eq!(shares.iter().map(|row| &row["contestant"]).collect::<Vec<_>>(), ["edge", "tcp:reno"], "{result}");
+    for share in shares {
+        assert_eq!((&share["case"]["beside"], &share["case"]["round_trip_beside_ms"]), (&json!("same"), &json!(4.0)));
+        assert!((0.0..=100.0).contains(&share["median"].as_f64().unwrap()), "{share}");
+    }
+
+    // A number of links with a rate of its own, beside the one above with that of all.
+    let result = measure(&["--links", "1x40M", "--emulate", "delay=1ms", "--vs", "none", "--omit", "0.2"]);
+    assert_eq!(result["settings"]["omitted_s"], 0.2);
+    let possible = |rate: &str| {
+        let value = |metric: &str| {
+            let is_it =
+                |row: &&Value| row["contestant"] == "edge" && row["metric"] == metric && row["case"]["rate"] == rate;
+            result["rows"].as_array().unwrap().iter().find(is_it).unwrap()["median"].as_f64().unwrap()
+        };
+        value("throughput") / value("share_of_links")
+    };
+    assert!((possible("40 Mb/s") / possible("20 Mb/s") - 2.0).abs() < 1e-6, "{result}");
+
+    // What fails is told, and the rest is kept.
+    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "links", "--links", "1", "--rate", "20M", "--emulate", "delay=1ms", "--emulate", "loss=100"])
+        .args(["--transport", "tcp", "--vs", "none", "--launches", "2", "--seconds", "0.8", "--json", "-"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let launches = |loss: f64| {
+        let is_it = |row: &&Value| {
+            (&row["contestant"], &row["metric"]) == (&json!("tcp"), &json!("throughput"))
+                && row["case"]["loss_percent"] == loss
+        };
+        result["rows"].as_array().unwrap().iter().find(is_it).map(|row| row["launches"].as_array().unwrap().len())
+    };
+    assert_eq!((launches(0.0), launches(100.0)), (Some(2), None), "{result}");
+    assert_eq!(result["not_measured"][0]["is_failure"], true, "{result}");
 }

@@ -66,6 +66,9 @@ const EXAMPLES: &str = "\
   weft perf rate --transport messages --vs libfabric:tcp,ucx
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf links --links 4 --cut-link silent --watch   four links in a lab, of which one is cut in mid-transfer
+  weft perf links --links 1,2,4,1x10G,2x5G --vs tcp   links of other rates in the same run
+  weft perf links --links 1 --rate 200M --emulate delay=50ms --vs tcp:bbr --seconds 30 --omit 3
+  weft perf links --links 1 --rate 200M --emulate delay=25ms --beside same --beside-delay 5ms
   weft perf links --pattern ping-pong,two-way --size 4..1M   there and back, and both ways at once, by size
   weft perf links --engines 1,2 --wake interrupt --vs tcp   rails served by one core and by two, and nobody polls
   weft perf cuts --ways silent --quick                many links cut and mended: weft perf cuts --help

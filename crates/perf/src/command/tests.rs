@@ -156,7 +156,9 @@ impl What {
                     "receive",
                     "emulate",
                     "beside",
+                    "beside_delay",
                     "begins",
+                    "omit",
                     "watch",
                 ]];
             }

@@ -8,6 +8,7 @@ use weft_command::output;
 use weft_command::table::{Align, Table};
 
 use crate::experiments::disorder::{Disorder, PLACE, QUESTION, micros, millionths};
+use crate::experiments::links::network::Number;
 use crate::result::{self, Better, Launch, Row};
 use crate::runner::measurement::Measurement;
 use crate::runner::outputs::Outputs;
@@ -26,11 +27,14 @@ struct Case {
 }
 
 /// Runs the test.
-pub(crate) fn run(arguments: &Disorder, links: &[u8], outputs: Outputs) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Disorder, links: &[Number], outputs: Outputs) -> Result<(), Failure> {
     if !arguments.policy.is_empty() || arguments.cut > 0.0 {
         return Err(Failure::Usage(
             "--policy and --cut are for iwarp: Edge places packets as they arrive, and no device cuts them".into(),
         ));
+    }
+    if links.iter().any(|number| number.rate.is_some()) {
+        return Err(Failure::Usage("--links: in virtual time each link has 100 Mb/s, and no rate of its own".into()));
     }
     let measurement = Measurement::begin("disorder", QUESTION);
     let base = EdgeScenario::default();
@@ -43,10 +47,10 @@ pub(crate) fn run(arguments: &Disorder, links: &[u8], outputs: Outputs) -> Resul
     outputs.publish(&document, &table(&base, &cases))
 }
 
-fn cases(arguments: &Disorder, links: &[u8], base: &EdgeScenario) -> Result<Vec<Case>, Failure> {
+fn cases(arguments: &Disorder, links: &[Number], base: &EdgeScenario) -> Result<Vec<Case>, Failure> {
     let run = |scenario: EdgeScenario| scenario.run().map_err(Failure::Runtime);
     let mut cases = Vec::new();
-    for &links in links {
+    for &Number { links, .. } in links {
         let base = EdgeScenario { rails: links.into(), ..*base };
         let itself = run(base)?;
         for &lost in &arguments.lost {

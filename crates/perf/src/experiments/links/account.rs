@@ -6,7 +6,7 @@ use crate::experiments::links::side::{Account, Carrier, Counts, PIECE, STEP};
 use crate::model::bound::{TCP_HEADERS, payload_rate};
 use crate::result::{Histogram, Late};
 
-/// What is left out at the beginning: connections are made, windows grow.
+/// What is left out at the beginning of the times around a cut: connections are made, windows grow.
 const WARM_UP_STEPS: u64 = 500;
 /// A stream is at full speed again when it has been so for this long.
 const FULL_FOR_STEPS: usize = 100;
@@ -107,11 +107,18 @@ pub(crate) struct Costs {
     pub(crate) counts: Counts,
 }
 
+/// The time of a stream in seconds, and what of it the throughput leaves out at the beginning.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Span {
+    pub(crate) seconds: f64,
+    pub(crate) omitted: f64,
+}
+
 /// Sums up a run.
 pub(crate) fn sum_up(
     arrivals: &Account,
     Costs { cpu_s, counts }: &Costs,
-    seconds: f64,
+    span: Span,
     possible_bytes_per_s: f64,
     moments: Option<Moments>,
 ) -> Summary {
@@ -120,7 +127,7 @@ pub(crate) fn sum_up(
     let gb = all as f64 / 1e9;
     let series = arrivals.bytes.chunks(POINT_STEPS).map(mean).collect();
     Summary {
-        bytes_per_s: speed(arrivals, seconds),
+        bytes_per_s: speed(arrivals, span),
         possible_bytes_per_s,
         cpu_s_per_gb: cpu_s / gb,
         sends_per_gb: counts.sends as f64 / gb,
@@ -128,7 +135,7 @@ pub(crate) fn sum_up(
         wake_ups_per_gb: counts.wake_ups as f64 / gb,
         early_share: (counts.segments > 0).then(|| counts.early_segments as f64 / counts.segments as f64),
         kept_share: counts.kept_bytes as f64 / all as f64,
-        cpu_share: cpu_s / seconds,
+        cpu_share: cpu_s / span.seconds,
         extra_frames: None,
         half_round_trips: arrivals.half_round_trips.clone(),
         share: None,
@@ -141,7 +148,7 @@ pub(crate) fn sum_up(
 /// Bytes of `own` over the bytes of both streams, in the last two thirds of the time of the stream that began.
 /// `None`: neither has delivered any.
 pub(crate) fn share(own: &Account, other: &Account, seconds: f64) -> Option<f64> {
-    let steps = (seconds / STEP.as_secs_f64()) as u64;
+    let steps = steps(seconds);
     let began = own.first_step.min(other.first_step);
     let bytes = |one: &Account| {
         let at = |step: u64| (began + step).saturating_sub(one.first_step);
@@ -152,9 +159,12 @@ pub(crate) fn share(own: &Account, other: &Account, seconds: f64) -> Option<f64>
 }
 
 /// Bytes per second, without the beginning.
-fn speed(arrivals: &Account, seconds: f64) -> f64 {
-    let steps = (seconds / STEP.as_secs_f64()) as u64;
-    mean(part(&arrivals.bytes, WARM_UP_STEPS, steps))
+fn speed(arrivals: &Account, Span { seconds, omitted }: Span) -> f64 {
+    mean(part(&arrivals.bytes, steps(omitted), steps(seconds)))
+}
+
+fn steps(seconds: f64) -> u64 {
+    (seconds / STEP.as_secs_f64()).round() as u64
 }
 
 fn cut(bytes: &[u64], cut: u64, mended: u64) -> CutSummary {
@@ -202,6 +212,14 @@ mod tests {
         assert_eq!((cut.pause_ms, cut.before, cut.during), (30.0, 100_000.0, 50_000.0));
         // Nine steps out of ten must be full for 95 % of the speed, from slightly below it.
         assert_eq!(cut.full_after_ms, Some(188.0));
+    }
+
+    #[test]
+    fn the_throughput_leaves_out_the_beginning_and_what_comes_after_the_time() {
+        let bytes = [vec![1; 300], vec![5; 300], vec![9; 100]].concat();
+        let account = Account { bytes, ..Account::default() };
+        let speed = |omitted| speed(&account, Span { seconds: 0.6, omitted });
+        assert_eq!((speed(0.3), speed(0.0)), (5000.0, 3000.0));
     }
 
     #[test]

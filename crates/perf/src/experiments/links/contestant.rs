@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Serialize, Serializer};
@@ -32,6 +33,51 @@ pub(crate) struct Contestant {
     pub(crate) carrier: Carrier,
     /// As the operating system names it; of TCP's streams alone.
     pub(crate) congestion: Option<String>,
+}
+
+/// Whose stream is to go over the same links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Other {
+    /// A second one of each contestant.
+    Same,
+    Named(Contestant),
+}
+
+/// The name of [`Other::Same`].
+const SAME: &str = "same";
+
+/// A stream over the same links as the measured one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside<'a> {
+    pub(crate) contestant: &'a Contestant,
+    /// Whether it is of the same kind as the measured one, whichever that is.
+    is_same: bool,
+    /// How long its frames take, in each direction; `None`: as long as those of the measured one.
+    pub(crate) delay: Option<Duration>,
+}
+
+impl Other {
+    /// The stream beside one of that contestant.
+    pub(crate) fn beside<'a>(&'a self, own: &'a Contestant, delay: Option<Duration>) -> Beside<'a> {
+        match self {
+            Self::Same => Beside { contestant: own, is_same: true, delay },
+            Self::Named(contestant) => Beside { contestant, is_same: false, delay },
+        }
+    }
+}
+
+impl FromStr for Other {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == SAME { Ok(Self::Same) } else { text.parse().map(Self::Named) }
+    }
+}
+
+impl fmt::Display for Beside<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_same { f.write_str(SAME) } else { self.contestant.fmt(f) }
+    }
 }
 
 impl Contestant {
@@ -84,5 +130,16 @@ mod tests {
         }
         assert!("edge:bbr".parse::<Contestant>().unwrap_err().contains("TCP alone"));
         assert!("udp".parse::<Contestant>().unwrap_err().contains("edge, iwarp, tcp"));
+    }
+
+    #[test]
+    fn a_stream_beside_is_named_or_of_the_same_kind() {
+        let own = Contestant::of(Carrier::Edge);
+        for (name, contestant) in [("same", "edge"), ("edge", "edge"), ("tcp:bbr", "tcp:bbr")] {
+            let other: Other = name.parse().unwrap();
+            let beside = other.beside(&own, None);
+            assert_eq!((beside.to_string(), beside.contestant.to_string()), (name.to_owned(), contestant.to_owned()));
+        }
+        assert!("other".parse::<Other>().is_err());
     }
 }

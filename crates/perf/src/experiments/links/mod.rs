@@ -3,6 +3,7 @@
 
 pub(crate) mod account;
 pub(crate) mod contestant;
+pub(crate) mod network;
 pub(crate) mod picture;
 pub(crate) mod run;
 pub(crate) mod side;
@@ -14,12 +15,13 @@ use serde_json::{Value, json};
 use weft_command::failure::Failure;
 use weft_command::interrupt::Interrupt;
 use weft_command::output::{self, complain};
-use weft_command::shape::shape_of_word;
+use weft_command::shape::{Time, shape_of_word};
 use weft_command::table::{Align, Table};
-use weft_lab::{BitsPerSecond, Plan, Shape, Way};
+use weft_lab::{BitsPerSecond, Shape, Way};
 
-use crate::experiments::links::account::Summary;
-use crate::experiments::links::contestant::{Begins, Contestant};
+use crate::experiments::links::account::{Span, Summary};
+use crate::experiments::links::contestant::{Begins, Contestant, Other};
+use crate::experiments::links::network::{Network, Number};
 use crate::experiments::links::run::{Case, Cut};
 use crate::experiments::links::side::{Carrier, LARGEST, Pattern, Receive, Wake};
 use crate::model::bound;
@@ -36,14 +38,16 @@ const QUESTION: &str = "What do several links carry together, and what becomes o
 /// How long a stream runs, without and with a cut.
 const SECONDS: f64 = 3.0;
 const SECONDS_WITH_CUT: f64 = 6.0;
+/// What the throughput leaves out at the beginning where the command line does not say it.
+const OMITTED: f64 = 0.5;
 
 /// What is varied.
 #[derive(Args, Debug)]
 pub(crate) struct Links {
-    /// How many links join the two hosts, each number a case of its own
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4")]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=8))]
-    links: Vec<u8>,
+    /// How many links join the two hosts, each number a case of its own; with a rate of their own in place of that of
+    /// --rate: 1,2,4,1x10G
+    #[arg(long, value_name = "N[xRATE],...", value_delimiter = ',', default_value = "1,2,4")]
+    links: Vec<Number>,
     /// What each link carries in each direction; with commas, what each of them does
     #[arg(long, value_name = "RATE[,...]", value_delimiter = ',', default_value = "1G")]
     rate: Vec<BitsPerSecond>,
@@ -67,14 +71,22 @@ pub(crate) struct Links {
     /// others are compared with
     #[arg(long, value_name = "SHAPE", value_parser = shape_of_word)]
     emulate: Vec<Shape>,
-    /// A stream of this one goes over the same links at the same time (tcp:cubic, edge), each of several in cases of
-    /// its own; shown is what each has of both in the last two thirds of the time
+    /// A stream of this one goes over the same links at the same time (tcp:cubic, edge; same: a second one of each
+    /// contestant), each of several in cases of its own; shown is what each has of both in the last two thirds of the
+    /// time
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "cut_link")]
-    beside: Vec<Contestant>,
+    beside: Vec<Other>,
+    /// The stream beside begins at a third host, and its frames take this long in each direction instead of the delay
+    /// of --emulate; both go through the same queue, whose rate is that of a link
+    #[arg(long, value_name = "TIME", requires_all = ["beside", "emulate"])]
+    beside_delay: Option<Time>,
     /// Which of both streams begins, each a case of its own; the other one follows after a sixth of the time
     #[arg(long, value_name = "WHICH,...", value_enum, value_delimiter = ',', default_value = "together")]
     #[arg(requires = "beside")]
     begins: Vec<Begins>,
+    /// Seconds at the beginning that the throughput leaves out [default: 0.5]
+    #[arg(long, value_name = "SECONDS", value_parser = omitted)]
+    omit: Option<f64>,
     /// Show on standard error what each link carries while it does
     #[arg(long)]
     watch: bool,
@@ -82,9 +94,27 @@ pub(crate) struct Links {
 
 impl Links {
     /// How many links join the two hosts, in each case.
-    pub(crate) fn links(&self) -> &[u8] {
+    pub(crate) fn links(&self) -> &[Number] {
         &self.links
     }
+
+    /// The time of a stream.
+    fn span(&self, seconds: Option<f64>) -> Result<Span, Failure> {
+        let usual = if self.cut_link.is_some() { SECONDS_WITH_CUT } else { SECONDS };
+        let span = Span { seconds: seconds.unwrap_or(usual), omitted: self.omit.unwrap_or(OMITTED) };
+        match self.omit {
+            Some(omit) if omit >= span.seconds => {
+                let words = format!("--omit {omit}: nothing is left of streams of {} s", span.seconds);
+                Err(Failure::Usage(words))
+            }
+            _ => Ok(span),
+        }
+    }
+}
+
+fn omitted(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..600.0).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds from 0 to 600".into())
 }
 
 /// How a link is cut.
@@ -138,32 +168,6 @@ fn contestants(wishes: &Wishes<'_>) -> Result<Vec<Contestant>, Failure> {
     Ok(all)
 }
 
-fn plan(arguments: &Links, links: usize) -> Result<Plan, Failure> {
-    let plan = match arguments.rate[..] {
-        [one] => Plan { links, rate: Some(one), ..Plan::default() },
-        _ if arguments.rate.len() == links => Plan { links, rates: arguments.rate.clone(), ..Plan::default() },
-        _ => {
-            let words = format!("--rate names {} rates, for {links} links", arguments.rate.len());
-            return Err(Failure::Usage(words));
-        }
-    };
-    plan.check().map(|()| plan).map_err(|error| Failure::Usage(error.to_string()))
-}
-
-/// What the switch does to frames, in the cases that were requested: nothing, if no option says otherwise.
-fn shapes(arguments: &Links) -> Result<Vec<Option<Shape>>, Failure> {
-    if arguments.emulate.is_empty() {
-        return Ok(vec![None]);
-    }
-    let [rate] = arguments.rate[..] else {
-        return Err(Failure::Usage("--emulate: the links are alike, and --rate names one rate".into()));
-    };
-    let whole = |shape: &Shape| Shape { rate: Some(rate), ..shape.clone() };
-    let shapes: Vec<_> = arguments.emulate.iter().map(whole).collect();
-    shapes.iter().try_for_each(Shape::check).map_err(|error| Failure::Usage(format!("--emulate: {error}")))?;
-    Ok(shapes.into_iter().map(Some).collect())
-}
-
 /// Which way messages go: a stream beside goes one way.
 fn patterns(arguments: &Links) -> Result<&[Pattern], Failure> {
     match arguments.pattern.iter().find(|pattern| **pattern != Pattern::OneWay) {
@@ -190,6 +194,8 @@ fn sizes(wishes: &Wishes<'_>) -> Result<Vec<Option<usize>>, Failure> {
 struct Keys {
     /// The pattern: there is more than what is usual.
     pattern: bool,
+    /// The rate of each link: there are several.
+    rate: bool,
     /// Delay and loss, which are all that is done to frames: axes of charts. Otherwise the shape in words.
     delay_and_loss: bool,
 }
@@ -200,17 +206,26 @@ impl Keys {
             let rest = Shape { delay: Duration::ZERO, loss_millionths: 0, rate: None, ..shape.clone() };
             rest == Shape::default()
         };
-        Self { pattern: arguments.pattern != [Pattern::OneWay], delay_and_loss: arguments.emulate.iter().all(is_plain) }
+        Self {
+            pattern: arguments.pattern != [Pattern::OneWay],
+            rate: arguments.links.iter().any(|number| number.rate.is_some()),
+            delay_and_loss: arguments.emulate.iter().all(is_plain),
+        }
     }
 
     fn of_shape(self, shape: &Shape) -> Vec<(String, Value)> {
         if !self.delay_and_loss {
             return vec![("each_link".to_owned(), shape.to_string().into())];
         }
-        let round_trip = 2.0 * shape.delay.as_secs_f64() * 1e3;
+        let round_trip = round_trip_ms(shape.delay);
         let loss = f64::from(shape.loss_millionths) / 1e4;
         vec![("round_trip_ms".to_owned(), round_trip.into()), ("loss_percent".to_owned(), loss.into())]
     }
+}
+
+/// Of frames that take this long in each direction.
+fn round_trip_ms(delay: Duration) -> f64 {
+    2.0 * delay.as_secs_f64() * 1e3
 }
 
 /// The launches of a contestant in a case.
@@ -220,38 +235,41 @@ struct Cell<'a> {
     summaries: Vec<Summary>,
     /// Why there are no more.
     missing: Option<String>,
+    /// Whether that is a failure, and not what this system does not have.
+    has_failed: bool,
 }
 
 /// Runs the test.
 pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> Result<(), Failure> {
-    let (contestants, shapes) = (contestants(wishes)?, shapes(arguments)?);
-    let seconds = wishes.seconds.unwrap_or(if arguments.cut_link.is_some() { SECONDS_WITH_CUT } else { SECONDS });
-    let plans: Result<Vec<_>, _> = arguments.links.iter().map(|links| plan(arguments, usize::from(*links))).collect();
-    let (plans, patterns, sizes) = (plans?, patterns(arguments)?, sizes(wishes)?);
+    let (contestants, span) = (contestants(wishes)?, arguments.span(wishes.seconds)?);
+    let network = |number: &Number| Network::new(*number, &arguments.rate, &arguments.emulate);
+    let networks = arguments.links.iter().map(network).collect::<Result<Vec<_>, _>>()?;
+    let (patterns, sizes) = (patterns(arguments)?, sizes(wishes)?);
     let (interrupt, measurement) = (Interrupt::watch()?, Measurement::begin("links", QUESTION));
     let others = others(arguments);
     let of_pattern = |pattern| sizes.iter().map(move |size| (pattern, *size));
     let of_one = |way| others.iter().map(move |other| (way, *other));
     let ways: Vec<_> = patterns.iter().copied().flat_map(of_pattern).flat_map(of_one).collect();
+    let delay_beside = arguments.beside_delay.map(|Time(delay)| delay);
     let (mut cells, keys) = (Vec::new(), Keys::of(arguments));
-    for plan in &plans {
+    for Network { plan, shapes } in &networks {
         let of_one = |one| cases(one, wishes.engines, &arguments.receive);
         let all = contestants.iter().flat_map(of_one);
         let all = all.flat_map(|case| shapes.iter().map(move |shape| (case, shape)));
         for ((contestant, engines, receive), shape) in all {
             let cut =
                 arguments.cut_link.filter(|_| plan.links > 1).map(|way| Cut { rail: plan.links - 1, way: way.way() });
-            for ((pattern, size), (beside, begins)) in ways.iter().copied() {
+            for ((pattern, size), (other, begins)) in ways.iter().copied() {
                 let case = Case {
                     plan,
                     contestant,
                     shape: shape.as_ref(),
-                    beside,
+                    beside: other.map(|other| other.beside(contestant, delay_beside)),
                     begins,
                     engines,
                     wake: arguments.wake,
                     receive,
-                    seconds,
+                    span,
                     cut,
                     pattern,
                     size,
@@ -259,7 +277,7 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
                     watch: arguments.watch,
                     interrupt: &interrupt,
                 };
-                cells.push(Cell { case, keys, summaries: Vec::new(), missing: None });
+                cells.push(Cell { case, keys, summaries: Vec::new(), missing: None, has_failed: false });
             }
         }
     }
@@ -267,11 +285,16 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     let is_cut_short = matches!(outcome, Err(Failure::Interrupted));
     if !is_cut_short {
         outcome?;
-    } else if cells.iter().all(|cell| cell.summaries.is_empty()) {
-        return Err(Failure::Interrupted);
+    }
+    let failure = if is_cut_short { Some(Failure::Interrupted) } else { cells.iter().find_map(Cell::failure) };
+    if cells.iter().all(|cell| cell.summaries.is_empty())
+        && let Some(failure) = failure
+    {
+        return Err(failure);
     }
     let settings = json!({
-        "seconds": seconds, "patterns": arguments.pattern, "flows": arguments.flows, "wake": arguments.wake,
+        "seconds": span.seconds, "omitted_s": span.omitted, "patterns": arguments.pattern, "flows": arguments.flows,
+        "wake": arguments.wake,
         "rates": arguments.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(), "launches": wishes.launches,
     });
     let first = cells.first().map(Cell::name).unwrap_or_default();
@@ -280,8 +303,8 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     document.rows.extend(bounds(&cells));
     document.is_cut_short = is_cut_short;
     document.not_measured = cells.iter().filter_map(Cell::missing).collect();
-    outputs.publish(&document, &page(&cells, seconds, arguments, &document))?;
-    if is_cut_short { Err(Failure::Interrupted) } else { Ok(()) }
+    outputs.publish(&document, &page(&cells, span, arguments, &document))?;
+    failure.map_or(Ok(()), Err)
 }
 
 /// What headers leave of the links, in each case.
@@ -298,7 +321,7 @@ fn bounds(cells: &[Cell<'_>]) -> Vec<result::Row> {
 }
 
 /// What goes over the same links, and which of both begins.
-fn others(arguments: &Links) -> Vec<(Option<&Contestant>, Begins)> {
+fn others(arguments: &Links) -> Vec<(Option<&Other>, Begins)> {
     if arguments.beside.is_empty() {
         return vec![(None, Begins::Together)];
     }
@@ -330,8 +353,8 @@ fn measure(cells: &mut [Cell<'_>], launches: u32) -> Result<(), Failure> {
             complain(format_args!("{}, {case}, launch {} of {launches}", cell.name(), launch + 1));
             match cell.case.run() {
                 Ok(summary) => cell.summaries.push(summary),
-                // A kernel may have no multipath TCP, or not this congestion control: the others are measured.
-                Err(Failure::Runtime(why)) if cell.case.contestant.may_be_missing() => cell.missing = Some(why),
+                // The others are measured.
+                Err(Failure::Runtime(why)) => cell.end(why),
                 Err(failure) => return Err(failure),
             }
         }
@@ -359,7 +382,7 @@ const DURING: Figure = ("throughput_while_cut", "GB/s", Better::More, |one| Some
 const FULL_AFTER: Figure = ("full_after", "ms", Better::Less, |one| one.cut.as_ref()?.full_after_ms);
 
 /// Of which there are charts.
-const MAIN: [&str; 4] = [THROUGHPUT.0, HALF_ROUND_TRIP.0, EXTRA_FRAMES.0, OUT_OF_ORDER.0];
+const MAIN: [&str; 5] = [THROUGHPUT.0, SHARE_OF_BOTH.0, HALF_ROUND_TRIP.0, EXTRA_FRAMES.0, OUT_OF_ORDER.0];
 
 /// All of them, the one that the test is about first.
 const FIGURES: [Figure; 16] = [
@@ -394,28 +417,51 @@ impl Cell<'_> {
         name
     }
 
+    /// How many links there are, with their rate where there are several.
+    fn links(&self) -> String {
+        let plan = self.case.plan;
+        if self.keys.rate { format!("{} x {}", plan.links, plan.rates_text()) } else { plan.links.to_string() }
+    }
+
     /// What tells the case from others.
     fn key(&self) -> result::Case {
         let links = ("links".to_owned(), self.case.plan.links.into());
         let shape = self.case.shape.map(|shape| self.keys.of_shape(shape));
+        let rate = self.keys.rate.then(|| ("rate".to_owned(), self.case.plan.rates_text().into()));
         let beside = self.case.beside.map(|beside| ("beside".to_owned(), beside.to_string().into()));
+        let delay_beside = self.case.beside.and_then(|beside| beside.delay);
+        let distance = delay_beside.map(|delay| ("round_trip_beside_ms".to_owned(), round_trip_ms(delay).into()));
         let is_ordered = self.case.begins != Begins::Together;
         let begins = is_ordered.then(|| ("begins".to_owned(), self.case.begins.to_string().into()));
         let pattern = self.keys.pattern.then(|| ("pattern".to_owned(), self.case.pattern.to_string().into()));
         let size = self.case.size.map(|size| ("size_bytes".to_owned(), size.into()));
-        let words = [Some(links), beside, begins, pattern, size].into_iter().flatten();
+        let words = [Some(links), rate, beside, distance, begins, pattern, size].into_iter().flatten();
         words.chain(shape.into_iter().flatten()).collect()
     }
 
     /// What cells have in common that differ in the shape of their links alone.
     fn all_but_shape(&self) -> impl PartialEq {
         let Case { plan, beside, begins, pattern, size, .. } = self.case;
-        (plan.links, self.name(), (beside.map(ToString::to_string), begins), pattern, size)
+        let beside = beside.map(|beside| beside.to_string());
+        (plan.links, plan.rates_text(), self.name(), (beside, begins), pattern, size)
+    }
+
+    /// Measures no more of it. A kernel may have no multipath TCP, or not this congestion control; what has run once
+    /// is there.
+    fn end(&mut self, why: String) {
+        self.has_failed = !self.case.contestant.may_be_missing() || !self.summaries.is_empty();
+        complain(format_args!("{}: {why}", self.name()));
+        self.missing = Some(why);
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let why = self.missing.as_ref().filter(|_| self.has_failed)?;
+        Some(Failure::Runtime(format!("{} failed: {why}", self.name())))
     }
 
     fn missing(&self) -> Option<Missing> {
-        let reason = format!("{} links: {}", self.case.plan.links, self.missing.as_ref()?);
-        Some(Missing { contestant: self.name(), reason, is_failure: false })
+        let reason = format!("{} links: {}", self.links(), self.missing.as_ref()?);
+        Some(Missing { contestant: self.name(), reason, is_failure: self.has_failed })
     }
 
     fn rows(&self) -> Vec<result::Row> {
@@ -463,7 +509,7 @@ impl Cell<'_> {
         let comparison = document.comparisons.iter().find(is_of_this);
         let mark = if comparison.is_some_and(|it| it.verdict == Verdict::Equal) { " ~" } else { "" };
         let mut cells = vec![
-            self.case.plan.links.to_string(),
+            self.links(),
             name.clone(),
             format!("{}{mark}", text(self.median(THROUGHPUT), 3)),
             interval.map_or_else(|| "-".into(), |it| format!("{:.3}..{:.3}", it.low, it.high)),
@@ -513,7 +559,7 @@ fn series(summary: &Summary) -> Series {
     }
 }
 
-fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document) -> String {
+fn page(cells: &[Cell<'_>], Span { seconds, omitted }: Span, arguments: &Links, document: &Document) -> String {
     let ways = match arguments.pattern[..] {
         [Pattern::OneWay] => "one direction",
         [Pattern::TwoWay] => "both directions together",
@@ -549,9 +595,10 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
         table.row(cell.cells(arguments, cells.iter().find(is_like).filter(|_| is_shaped), document));
     }
     let beside = if arguments.beside.is_empty() { "" } else { ", beside another stream" };
+    let omitted = arguments.omit.map_or_else(String::new, |_| format!(", the first {omitted} s left out"));
     let mut text = format!(
-        "Payload in {ways}{beside}, medians of launches of {seconds} s; % of what the carrier's own headers leave of \
-         the links\n{}\n{table}",
+        "Payload in {ways}{beside}, medians of launches of {seconds} s{omitted}; % of what the carrier's own \
+         headers leave of the links\n{}\n{table}",
         document.machine.describe()
     );
     if let Some(covered) = document.rows.iter().find_map(|row| row.interval) {
@@ -569,11 +616,7 @@ fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document
     }
     for cell in cells {
         if let Some(picture) = cell.summaries.last().filter(|one| one.cut.is_some()).map(picture::draw) {
-            text += &format!(
-                "\n{} over {} links, the last one cut and mended\n{picture}",
-                cell.name(),
-                cell.case.plan.links
-            );
+            text += &format!("\n{} over {} links, the last one cut and mended\n{picture}", cell.name(), cell.links());
         }
     }
     text

@@ -9,8 +9,9 @@ use std::{env, fs, thread};
 use serde_json::Value;
 use weft_lab::{Host, Lab, Link, Plan, Shape, Way};
 
-use crate::experiments::links::account::{Costs, Moments, Summary, extra_frames, possible, share, sum_up};
-use crate::experiments::links::contestant::{Begins, Contestant};
+use crate::experiments::links::account::{Costs, Moments, Span, Summary, extra_frames, possible, share, sum_up};
+use crate::experiments::links::contestant::{Begins, Beside, Contestant};
+use crate::experiments::links::network::cables;
 use crate::experiments::links::side::SIDE_COMMAND;
 use crate::experiments::links::side::{Account, Carrier, Counts, Pattern, Receive, Wake, step_now};
 use crate::result::Late;
@@ -29,6 +30,8 @@ const LINE_LIMIT: u64 = 4 << 20;
 const PORT: u16 = 7475;
 /// And for those that go beside others.
 const PORT_BESIDE: u16 = 7476;
+/// The host from which the stream beside goes if its frames have a delay of their own.
+const FAR_SENDER: usize = 2;
 
 /// A link that is cut in the second third of the time.
 #[derive(Clone, Copy, Debug)]
@@ -43,15 +46,15 @@ pub(crate) struct Case<'a> {
     pub(crate) contestant: &'a Contestant,
     /// What a switch does to the frames of each link. Its rate is that of the plan.
     pub(crate) shape: Option<&'a Shape>,
-    /// Whose stream goes over the same links.
-    pub(crate) beside: Option<&'a Contestant>,
+    /// The stream that goes over the same links.
+    pub(crate) beside: Option<Beside<'a>>,
     /// Which of both begins.
     pub(crate) begins: Begins,
     /// Of Weft, in each process.
     pub(crate) engines: usize,
     pub(crate) wake: Option<Wake>,
     pub(crate) receive: Receive,
-    pub(crate) seconds: f64,
+    pub(crate) span: Span,
     pub(crate) cut: Option<Cut>,
     pub(crate) pattern: Pattern,
     /// Bytes of each message; `None`: as the carrier usually has them.
@@ -137,7 +140,8 @@ impl Case<'_> {
             None => Lab::up(self.plan)?,
             Some(shape) => self.shaped_lab(shape)?,
         };
-        if [Some(self.contestant), self.beside].into_iter().flatten().any(|one| one.carrier == Carrier::Mptcp) {
+        let contestants = [Some(self.contestant), self.beside.map(|beside| beside.contestant)];
+        if contestants.into_iter().flatten().any(|one| one.carrier == Carrier::Mptcp) {
             lab.hosts().iter().try_for_each(|host| prepare_mptcp(host, self.pattern == Pattern::TwoWay))?;
         }
         let mut streams = self.streams(&lab)?;
@@ -146,7 +150,9 @@ impl Case<'_> {
         let moments = self.attend(&mut lab, &mut streams)?;
         let lateness = lab.take_lateness().ok().flatten();
         let beside = match self.beside {
-            Some(contestant) => streams.pop().map(|mut stream| stream.arrivals(contestant)).transpose()?,
+            Some(Beside { contestant, .. }) => {
+                streams.pop().map(|mut stream| stream.arrivals(contestant)).transpose()?
+            }
             None => None,
         };
         let (mut arrivals, mut cpu_s, mut counts) = (Account::default(), 0.0, Counts::default());
@@ -160,8 +166,8 @@ impl Case<'_> {
         }
         let possible = possible(self.plan, self.contestant.carrier) * streams.len() as f64;
         let costs = Costs { cpu_s, counts };
-        let mut summary = sum_up(&arrivals, &costs, self.seconds, possible, moments);
-        summary.share = beside.and_then(|other| share(&arrivals, &other, self.seconds));
+        let mut summary = sum_up(&arrivals, &costs, self.span, possible, moments);
+        summary.share = beside.and_then(|other| share(&arrivals, &other, self.span.seconds));
         let delay = self.shape.map(|shape| shape.delay).unwrap_or_default();
         summary.lateness = lateness.map(|lateness| Late::of(lateness, delay));
         summary.extra_frames = self.frames(&lab).map(|frames| {
@@ -174,8 +180,12 @@ impl Case<'_> {
 
     /// Starts all streams; the one beside is the last of them.
     fn streams(&self, lab: &Lab) -> Result<Vec<Stream>, Failure> {
-        let beside = || self.beside.map(|beside| self.start(lab, beside, 0, 1, PORT_BESIDE)).transpose();
-        let head_start = || thread::sleep(Duration::from_secs_f64(self.seconds / 6.0));
+        let of = |Beside { contestant, delay, .. }| {
+            let from = if delay.is_some() { FAR_SENDER } else { 0 };
+            self.start(lab, contestant, from, 1, PORT_BESIDE)
+        };
+        let beside = || self.beside.map(of).transpose();
+        let head_start = || thread::sleep(Duration::from_secs_f64(self.span.seconds / 6.0));
         let mut first = None;
         if self.begins == Begins::Beside {
             first = beside()?;
@@ -208,10 +218,14 @@ impl Case<'_> {
     fn shaped_lab(&self, shape: &Shape) -> Result<Lab, weft_lab::LabError> {
         // Contestants may send frames of their own, and the emulator has the rate and its queue.
         let carrier = Some(weft_lab::Carrier::Rings);
-        let plan = Plan { rate: None, rates: Vec::new(), switch: true, carrier, ..self.plan.clone() };
+        let delay_beside = self.beside.and_then(|beside| beside.delay);
+        let hosts = if delay_beside.is_some() { FAR_SENDER + 1 } else { self.plan.hosts };
+        let plan = Plan { hosts, rate: None, rates: Vec::new(), switch: true, carrier, ..self.plan.clone() };
         let (mut lab, program) = (Lab::up(&plan)?, bridge_program()?);
         for rail in 0..plan.links {
-            lab.shape(Link { host: None, rail }, shape, &program)?;
+            for (host, shape) in cables(shape, delay_beside) {
+                lab.shape(Link { host, rail }, &shape, &program)?;
+            }
         }
         Ok(lab)
     }
@@ -227,7 +241,8 @@ impl Case<'_> {
             (0..streams).map(one).collect::<Vec<_>>().join(",")
         };
         let arguments = |role: &str, at: String| {
-            let (carrier, seconds, flows) = (carrier.to_string(), self.seconds.to_string(), self.flows.to_string());
+            let (carrier, seconds, flows) =
+                (carrier.to_string(), self.span.seconds.to_string(), self.flows.to_string());
             let engines = self.engines.to_string();
             let mut all: Vec<_> = [role, &carrier, "--at", &at, "--seconds", &seconds, "--flows", &flows].into();
             all.extend(["--engines", &engines]);
@@ -251,14 +266,14 @@ impl Case<'_> {
     /// What happens while the stream runs.
     fn attend(&self, lab: &mut Lab, streams: &mut [Stream]) -> Result<Option<Moments>, Failure> {
         let began = Instant::now();
-        let third = Duration::from_secs_f64(self.seconds / 3.0);
+        let third = Duration::from_secs_f64(self.span.seconds / 3.0);
         let (mut cut, mut mended) = (None, None);
         let mut carried = Carried::read(lab.host(1));
         while !streams.iter_mut().all(|stream| stream.sender.has_ended()) {
             if self.interrupt.has_come() {
                 return Err(Failure::Interrupted);
             }
-            if began.elapsed() > Duration::from_secs_f64(self.seconds) + PATIENCE {
+            if began.elapsed() > Duration::from_secs_f64(self.span.seconds) + PATIENCE {
                 return Err(Failure::Runtime(format!("{} does not come to an end", self.contestant)));
             }
             if let Some(Cut { rail, way }) = self.cut {
@@ -348,8 +363,8 @@ pub(in super::super) fn prepare_mptcp(host: &Host, two_way: bool) -> Result<(), 
     // The side that calls makes paths, the other one says where to.
     let kind: &[&str] = match host.index() {
         _ if two_way => &["subflow", "signal"],
-        0 => &["subflow"],
-        _ => &["signal"],
+        1 => &["signal"],
+        _ => &["subflow"],
     };
     for rail in host.rails().iter().skip(1) {
         let address = rail.ipv4.to_string();
