@@ -78,6 +78,7 @@ fn what_is_wrong_is_said_before_anything_is_measured() {
         (&["--from", &*foreign], 2, "no result of weft perf"),
         (&["--from", "/no/such/file"], 2, "/no/such/file"),
         (&["speed"], 2, "there is no experiment \"speed\"; there are latency"),
+        (&["speed"], 2, "and groups: edge, edge-short"),
         (&["rate", "--quick", "--out", &*below_a_file], 1, "cannot write to the folder"),
     ] {
         let output = figures(arguments);
@@ -92,6 +93,10 @@ fn what_is_wrong_is_said_before_anything_is_measured() {
     for part in ["longest pause", "weft perf cuts --cuts 1000", "130.0 minutes", "MPICH", "weft perf mpi"] {
         assert!(detail.contains(part), "{part}: {detail}");
     }
+    assert!(list.contains("Edge beside its peers"), "{list}");
+    let detail = said(&figures(&["--list", "rate-edge", "edge-short"]));
+    let named: Vec<_> = detail.lines().filter(|line| line.contains("-edge: ")).collect();
+    assert!(named.len() == 2 && named[0].starts_with("rate-edge") && named[1].starts_with("short-edge"), "{detail}");
 }
 
 #[test]

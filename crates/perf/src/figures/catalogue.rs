@@ -1,137 +1,23 @@
 //! The experiments that `weft figures` makes: what each asks, where the literature asks it, and by which command.
 
+mod experiment;
+mod groups;
 #[cfg(test)]
 mod tests;
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scale {
-    /// Whether all works: a few minutes.
-    Quick,
-    /// What may be quoted: an hour at most.
-    Usual,
-    /// What happens rarely, and many ranks: hours.
-    Long,
-}
-
-/// An experiment.
-#[derive(Debug)]
-pub(crate) struct Experiment {
-    /// As it is typed; its files are called so.
-    pub(crate) name: &'static str,
-    /// What it asks, in at most 37 letters.
-    pub(crate) question: &'static str,
-    /// What is varied.
-    pub(crate) axes: &'static str,
-    /// What is measured.
-    pub(crate) metrics: &'static str,
-    /// Where the literature asks that.
-    pub(crate) source: &'static str,
-    /// What the literature found, if it says it of something comparable.
-    pub(crate) found: Option<&'static str>,
-    /// What follows `weft perf`, at each scale but for launches.
-    quick: &'static str,
-    usual: &'static str,
-    /// Of [`Scale::Long`], where it is not what is usual with more launches.
-    long: Option<&'static str>,
-    /// About how long it takes at each scale.
-    minutes: [f64; 3],
-    /// Whether `--launches` is an option of its test.
-    has_launches: bool,
-    /// What a machine may not have, so that the experiment is left out there.
-    pub(crate) needs: Option<&'static str>,
-    /// Whether it is made only when it is named, or at [`Scale::Long`].
-    is_long_only: bool,
-}
-
-impl Experiment {
-    const fn new(
-        name: &'static str,
-        source: &'static str,
-        [quick, usual]: [&'static str; 2],
-        minutes: [f64; 3],
-    ) -> Self {
-        let (found, long, has_launches, needs, is_long_only) = (None, None, true, None, false);
-        let (question, axes, metrics) = ("", "", "");
-        Self {
-            name,
-            question,
-            axes,
-            metrics,
-            source,
-            found,
-            quick,
-            usual,
-            long,
-            minutes,
-            has_launches,
-            needs,
-            is_long_only,
-        }
-    }
-
-    /// What it asks, what is varied, and what is measured.
-    const fn asks(self, question: &'static str, axes: &'static str, metrics: &'static str) -> Self {
-        Self { question, axes, metrics, ..self }
-    }
-
-    const fn needs(self, what: &'static str) -> Self {
-        Self { needs: Some(what), ..self }
-    }
-
-    const fn found(self, text: &'static str) -> Self {
-        Self { found: Some(text), ..self }
-    }
-
-    const fn long(self, command: &'static str) -> Self {
-        Self { long: Some(command), ..self }
-    }
-
-    /// Of what tells little beside the others, for the time that it takes.
-    const fn long_only(self) -> Self {
-        Self { is_long_only: true, ..self }
-    }
-
-    /// Of tests in virtual time, and of those that count otherwise.
-    const fn without_launches(self) -> Self {
-        Self { has_launches: false, ..self }
-    }
-
-    /// What follows `weft perf`.
-    pub(crate) fn command(&self, scale: Scale) -> Vec<String> {
-        let (text, launches) = match scale {
-            Scale::Quick => (self.quick, "2"),
-            Scale::Usual => (self.usual, "6"),
-            Scale::Long => (self.long.unwrap_or(self.usual), "10"),
-        };
-        let launches = ["--launches", launches].into_iter().filter(|_| self.has_launches);
-        let words = text.split_whitespace().filter(|word| scale != Scale::Long || *word != BRIEF);
-        words.chain(launches).map(str::to_owned).collect()
-    }
-
-    /// Whether it is made at this scale when no experiment is named.
-    pub(crate) fn is_usual(&self, scale: Scale) -> bool {
-        scale == Scale::Long || !self.is_long_only
-    }
-
-    /// About how long it takes.
-    pub(crate) fn minutes(&self, scale: Scale) -> f64 {
-        self.minutes[scale as usize]
-    }
-}
-
-/// A quarter of the messages of each launch, so that an hour is enough for launches of all.
-const BRIEF: &str = "--brief";
+pub(crate) use experiment::{Experiment, Scale};
+pub(crate) use groups::GROUPS;
 
 const IWARP_NICS: &str = "Rashti and Afsahi, 10-Gigabit iWARP Ethernet (CAC 2007)";
 const OUT_OF_ORDER: &str = "Balaji et al., out-of-order iWARP (SC 2007)";
 const CLUSTERS: &str = "Jin et al., RDMA over IP on a WAN (Ammasso, degen; 2005)";
 const MULTI_EDGE: &str = "Karlsson et al., MultiEdge (IPDPS 2007)";
 const BIP: &str = "Prylli, Geoffray et al., BIP and MPI-BIP";
+const FAIRNESS: &str = "no benchmark of the literature; what RFC 9743 section 5 asks of a congestion controller";
 const FENCES: &str = "Santhanaraman et al., one-sided fences";
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [Experiment; 44] = [
+pub(crate) const ALL: [Experiment; 51] = [
     Experiment::new(
         "latency",
         IWARP_NICS,
@@ -150,6 +36,17 @@ pub(crate) const ALL: [Experiment; 44] = [
         [0.1, 1.2, 3.5],
     )
     .asks("How long over Edge, through a link?", "size", "half round trip: median, distribution"),
+    Experiment::new(
+        "short-edge",
+        MULTI_EDGE,
+        [
+            "latency --lab none --transport edge --vs edge:raw=on,sockets --size 8 --quick",
+            "latency --lab none --transport edge --vs edge:raw=on,sockets --size 8",
+        ],
+        [0.1, 0.6, 1.0],
+    )
+    .asks("How long do 8 bytes over Edge take?", "UDP or frames of its own", "half round trip: median, distribution")
+    .long_only(),
     Experiment::new(
         "latency-shm",
         IWARP_NICS,
@@ -173,6 +70,14 @@ pub(crate) const ALL: [Experiment; 44] = [
         "size",
         "messages a second",
     ),
+    Experiment::new(
+        "rate-edge",
+        MULTI_EDGE,
+        ["rate --lab none --transport edge --vs sockets --size 8 --quick", "rate --lab none --transport edge --size 8"],
+        [0.1, 1.0, 2.0],
+    )
+    .asks("How many small messages over Edge?", "contestant", "messages of 8 bytes a second, over UDP")
+    .long_only(),
     Experiment::new("logp", BIP, ["logp --size 1K --vs sockets --quick", "logp --size 8,1K,16K"], [0.1, 1.2, 6.0])
         .long("logp --size 8..64K")
         .asks(
@@ -264,6 +169,23 @@ pub(crate) const ALL: [Experiment; 44] = [
     )
     .found("Four links of 1 Gb/s together carry 3.5 times what one does, at the price of the host's processor."),
     Experiment::new(
+        "links-rates",
+        MULTI_EDGE,
+        [
+            "links --links 1,2,1x400M --rate 200M --vs tcp --seconds 1",
+            "links --links 1,2,4,8,1x10G,2x5G --vs tcp --seconds 2",
+        ],
+        [0.2, 3.5, 8.0],
+    )
+    .long("links --links 1,2,4,8,1x10G,2x5G --vs tcp --seconds 3")
+    .asks(
+        "What does a GB over links cost?",
+        "links (1 to 8 of 1 Gb/s, one of 10 Gb/s, two of 5 Gb/s)",
+        "throughput; processor time of both sides; beside a stream of TCP on each link",
+    )
+    .found("One link of 10 Gb/s carries about 88 % of its rate, eight of 1 Gb/s 65 %.")
+    .long_only(),
+    Experiment::new(
         "links-sizes",
         MULTI_EDGE,
         [
@@ -306,6 +228,47 @@ pub(crate) const ALL: [Experiment; 44] = [
          --vs tcp:cubic,tcp:bbr --seconds 2",
     )
     .asks("What do distance and loss leave?", "round trip, loss", "throughput, beside TCP with cubic and with bbr"),
+    Experiment::new(
+        "distance-faults",
+        CLUSTERS,
+        [
+            "links --links 1 --rate 200M --emulate delay=2ms,loss=1 --emulate delay=15ms,jitter=20ms \
+             --vs tcp:cubic --seconds 2 --omit 1",
+            "links --links 1 --rate 200M --emulate delay=2ms,loss=1 --emulate delay=25ms,loss=0.1 \
+             --emulate delay=15ms,jitter=20ms --emulate delay=50ms --vs tcp:cubic,tcp:bbr --seconds 4 --omit 1",
+        ],
+        [0.3, 6.0, 65.0],
+    )
+    .long(
+        "links --links 1 --rate 200M --emulate delay=2ms,loss=1 --emulate delay=25ms,loss=0.1 \
+         --emulate delay=15ms,jitter=20ms --emulate delay=50ms --vs tcp:cubic,tcp:bbr --seconds 30 --omit 3",
+    )
+    .asks(
+        "What do faults at a distance leave?",
+        "4 ms with 1 % loss, 50 ms with 0.1 %, 50 ms give or take 20, 100 ms",
+        "throughput without its first seconds, beside TCP with cubic and with bbr; processor time",
+    )
+    .long_only(),
+    Experiment::new(
+        "distance-cpu",
+        CLUSTERS,
+        [
+            "links --links 1 --rate 200M --emulate delay=0ms --emulate delay=25ms --vs tcp:cubic --seconds 1",
+            "links --links 1 --rate 200M --emulate delay=0ms --emulate delay=25ms --vs tcp:cubic,tcp:bbr \
+             --seconds 3 --omit 1",
+        ],
+        [0.2, 2.5, 6.0],
+    )
+    .long(
+        "links --links 1 --rate 200M --emulate delay=0ms --emulate delay=25ms --vs tcp:cubic,tcp:bbr \
+         --seconds 5 --omit 1",
+    )
+    .asks(
+        "What does a GB cost at a distance?",
+        "round trip (0 and 50 ms, through the same emulator)",
+        "throughput; processor time of both sides",
+    )
+    .long_only(),
     Experiment::new(
         "latency-far",
         CLUSTERS,
@@ -427,7 +390,7 @@ pub(crate) const ALL: [Experiment; 44] = [
     .without_launches(),
     Experiment::new(
         "fairness",
-        "no benchmark of the literature; what RFC 9743 section 5 asks of a congestion controller",
+        FAIRNESS,
         [
             "links --links 1 --rate 600M --emulate delay=2ms,queue=300000 --beside tcp:cubic --seconds 3 --vs none",
             "links --links 1 --rate 600M --emulate delay=2ms,queue=75000 --emulate delay=2ms,queue=300000 \
@@ -447,6 +410,28 @@ pub(crate) const ALL: [Experiment; 44] = [
         "round trip, queue of a quarter, all, and four times rate by delay, the other flow, which of both begins",
         "share of both in the last two thirds of the time",
     ),
+    Experiment::new(
+        "fairness-far",
+        FAIRNESS,
+        [
+            "links --links 1 --rate 200M --emulate delay=25ms,queue=1250000 --beside same --beside-delay 5ms \
+             --vs tcp:cubic --seconds 3",
+            "links --links 1 --rate 200M --emulate delay=25ms,queue=1250000 --beside same --beside-delay 5ms \
+             --begins own,beside --vs tcp:cubic --seconds 10",
+        ],
+        [0.3, 5.0, 140.0],
+    )
+    .long(
+        "links --links 1 --rate 200M --emulate delay=25ms,queue=312500 --emulate delay=25ms,queue=1250000 \
+         --emulate delay=25ms,queue=5000000 --beside same --beside-delay 5ms --begins own,beside --vs tcp:cubic \
+         --seconds 60",
+    )
+    .asks(
+        "What does a near flow leave another?",
+        "contestant (both flows are of it), queue, which of both begins",
+        "share of both of the flow of 50 ms, beside one of 10 ms, in the last two thirds of the time",
+    )
+    .long_only(),
     Experiment::new(
         "disorder",
         OUT_OF_ORDER,
@@ -609,6 +594,27 @@ pub(crate) const ALL: [Experiment; 44] = [
     )
     .long("mpi --test latency,bandwidth,rate,overlap")
     .needs("MPICH: see weft perf mpi --help"),
+    Experiment::new(
+        "mpi-edge",
+        IWARP_NICS,
+        [
+            "mpi --library mpich --test latency,bandwidth --size 8 --transport weft-edge --vs libfabric-tcp --quick",
+            "mpi --library mpich,openmpi --test latency,bandwidth --size 8,64K,1M --transport weft-edge \
+             --vs libfabric-tcp --brief",
+        ],
+        [0.2, 4.0, 10.0],
+    )
+    .long(
+        "mpi --library mpich,openmpi --test latency,bandwidth --size 8,64K,1M --transport weft-edge \
+         --vs libfabric-tcp",
+    )
+    .asks(
+        "How fast are MPI programs over Edge?",
+        "size, MPI library, what carries the messages",
+        "half round trip, throughput of messages in a row; processor time of both sides",
+    )
+    .needs("MPICH and Open MPI: see weft perf mpi --help")
+    .long_only(),
     Experiment::new(
         "mpi-rate",
         BIP,

@@ -7,7 +7,7 @@ use weft_command::failure::Failure;
 use weft_command::output::{complain, print, print_line};
 use weft_command::table::{Align, Table};
 
-use crate::figures::catalogue::{ALL, Experiment, Scale};
+use crate::figures::catalogue::{ALL, Experiment, GROUPS, Scale};
 use crate::figures::claims;
 use crate::figures::folder::{Folder, read};
 use crate::figures::measure;
@@ -21,6 +21,7 @@ Examples:
   weft figures --quick --out /tmp/look                whether all works, and how it looks
   weft figures latency bandwidth                      two of them
   weft figures --list                                 what there is, what it asks, how long it takes
+  weft figures edge --out /tmp/edge                   a group: all of Edge beside its peers
   weft figures --list links                           what is varied and measured, and the commands
   weft figures --from a.json b.json                   draw what weft perf --json has measured before
   weft figures --claims                               measure what Weft claims of itself, and judge it
@@ -30,11 +31,14 @@ What a folder has already from the same build and command is not measured again:
 Exit codes: 0 all was measured, 1 an experiment failed (the others are drawn) or a claim does not hold, 2 the command
 line is wrong, 130 interrupted (what was measured is drawn).";
 
+/// From least to most.
+const SCALES: [Scale; 3] = [Scale::Quick, Scale::Usual, Scale::Long];
+
 /// The arguments on the command line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Figures {
-    /// The experiments, by name [default: all; those in brackets in the list only with --long]
+    /// The experiments, or groups of them, by name [default: all; those in brackets in the list only with --long]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Less of each, at most 6 minutes for all
@@ -74,14 +78,25 @@ impl Figures {
             let usual = || ALL.iter().filter(|one| self.list || one.is_usual(self.scale())).collect();
             return Ok(if self.claims { claims::experiments() } else { usual() });
         }
-        let find = |name: &String| {
-            ALL.iter().find(|one| one.name == name).ok_or_else(|| {
-                let names: Vec<_> = ALL.iter().map(|one| one.name).collect();
-                Failure::Usage(format!("there is no experiment {name:?}; there are {}", names.join(", ")))
-            })
-        };
-        self.experiments.iter().map(find).collect()
+        let mut found: Vec<&'static Experiment> = Vec::new();
+        for name in &self.experiments {
+            let of_name = by_name(name)?.into_iter().filter(|one| found.iter().all(|other| other.name != one.name));
+            found.extend(of_name.collect::<Vec<_>>());
+        }
+        Ok(found)
     }
+}
+
+/// The experiment of this name, or those of the group that is called so.
+fn by_name(name: &str) -> Result<Vec<&'static Experiment>, Failure> {
+    if let Some(one) = ALL.iter().find(|one| one.name == name) {
+        return Ok(vec![one]);
+    }
+    let group = GROUPS.iter().find(|group| group.name == name).map(|group| group.experiments().collect());
+    group.ok_or_else(|| {
+        let (names, groups) = (ALL.map(|one| one.name).join(", "), GROUPS.map(|group| group.name).join(", "));
+        Failure::Usage(format!("there is no experiment {name:?}; there are {names}; and groups: {groups}"))
+    })
 }
 
 /// Runs the command.
@@ -186,11 +201,12 @@ fn detail(one: &Experiment) -> String {
 }
 
 fn list(experiments: &[&Experiment]) -> String {
+    let right = Align::Right;
     let mut table = Table::new(&[
         ("experiment", Align::Left),
-        ("quick", Align::Right),
-        ("minutes", Align::Right),
-        ("long", Align::Right),
+        ("quick", right),
+        ("minutes", right),
+        ("long", right),
         ("question", Align::Left),
     ]);
     for one in experiments {
@@ -199,13 +215,26 @@ fn list(experiments: &[&Experiment]) -> String {
             let minutes = format!("{:.1}", one.minutes(scale));
             if one.is_usual(scale) { minutes } else { format!("({minutes})") }
         };
-        table.row([
-            one.name.to_owned(),
-            minutes(Scale::Quick),
-            minutes(Scale::Usual),
-            minutes(Scale::Long),
-            one.question.to_owned(),
-        ]);
+        let [quick, usual, long] = SCALES.map(minutes);
+        table.row([one.name.to_owned(), quick, usual, long, one.question.to_owned()]);
+    }
+    format!("{table}\n{}", groups())
+}
+
+/// The groups, each with the minutes of all its experiments.
+fn groups() -> String {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("group", Align::Left),
+        ("quick", right),
+        ("minutes", right),
+        ("long", right),
+        ("of", Align::Left),
+    ]);
+    for group in &GROUPS {
+        let minutes = |scale| format!("{:.1}", group.experiments().map(|one| one.minutes(scale)).sum::<f64>());
+        let [quick, usual, long] = SCALES.map(minutes);
+        table.row([group.name.to_owned(), quick, usual, long, group.subject.to_owned()]);
     }
     table.to_string()
 }

@@ -1,3 +1,4 @@
+use super::experiment::BRIEF;
 use super::*;
 
 #[test]
