@@ -6,7 +6,8 @@ use super::EdgeError;
 use super::frame::{self, CRC_LENGTH, Frame, Segment, SegmentOptions, ddp_header_length, kind};
 use super::packet::{ACK_NOW, CHECK, HEADER_LENGTH, Header, NUMBER, Packet, before_check, unchecked};
 use crate::Crc32c;
-use crate::ddp::{LAST, TAGGED, UNTAGGED_LENGTH};
+use crate::bytes::{read_u64, write_u32, write_u64};
+use crate::ddp::{LAST, TAGGED_LENGTH, UNTAGGED_LENGTH};
 
 /// The most packets of a run: as many as Linux joins in one receive (UDP_GRO_CNT_MAX).
 pub const MOST_IN_RUN: usize = 64;
@@ -14,22 +15,49 @@ pub const MOST_IN_RUN: usize = 64;
 const POSITION_LENGTH: usize = 6;
 /// The most bytes before the payload: header, type, options without a fence, position, DDP header.
 const MOST_HEAD: usize = HEADER_LENGTH + 2 + POSITION_LENGTH + UNTAGGED_LENGTH;
-
 /// The most bytes between header and payload, which the header check covers.
 const MOST_COVERED: usize = MOST_HEAD - HEADER_LENGTH;
+/// Bytes of the position whose value is compared and written with the two bytes before it, in one word.
+const POSITION: u64 = u64::MAX >> (u64::BITS - 8 * POSITION_LENGTH as u32);
 
-/// All that the header check covers: that, the whole number, and the header before the check.
-#[repr(align(8))]
-struct Words([u8; MOST_COVERED + size_of::<u64>() + CHECK]);
+/// In a template: the header before its check, the whole number before that, and what is covered before the number.
+const WORDS: usize = 64;
+const HEADER: usize = WORDS - CHECK;
+const WHOLE_NUMBER: usize = HEADER - size_of::<u64>();
 
-/// The bytes before the payload of the packets of a run.
+/// What a CRC is fed first, and is not to cover, has to leave its register as it was: all ones, which the first four
+/// bytes take away, so that zeros change nothing, and the last four bring back.
+const REGISTER: usize = size_of::<u32>();
+const LEAST_FILL: usize = 2 * REGISTER;
+const FIRST_FILL: [u8; REGISTER] = [u8::MAX; REGISTER];
+const LAST_FILL: [u8; REGISTER] = before_four_bytes(u32::MAX).to_le_bytes();
+const _: () = assert!(MOST_COVERED + LEAST_FILL <= WHOLE_NUMBER, "there is room for the fill");
+
+/// The register of the CRC which becomes this one when four zeros are fed.
+const fn before_four_bytes(register: u32) -> u32 {
+    // The polynomial, its bits reversed as in the register.
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let (mut register, mut bit) = (register, 0);
+    while bit < u32::BITS {
+        // Only a one that was shifted out has set the highest bit.
+        register = if register >> 31 == 1 { (register ^ POLYNOMIAL) << 1 | 1 } else { register << 1 };
+        bit += 1;
+    }
+    register
+}
+
+/// The bytes before the payload of the packets of a run, in the order in which the header check covers them: first a
+/// fill that it does not cover, then what is between header and payload, the whole number, and the header before the
+/// check. So whole words are summed up, and all that changes from packet to packet has a fixed place.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(8))]
 struct Template {
-    head: [u8; MOST_HEAD],
-    /// Where the DDP header begins, and where the payload does.
-    ddp_at: usize,
+    bytes: [u8; WORDS],
+    /// Bytes of the DDP header, which ends before the whole number, and those before the payload.
+    ddp_length: usize,
     payload_at: usize,
-    /// Of the first packet's segment: its position, and its offset in the buffer or in the message.
+    /// Of the first packet's segment: its position, behind the two bytes that come before it; and its offset in the
+    /// buffer or in the message.
     position: u64,
     offset: u64,
 }
@@ -37,60 +65,91 @@ struct Template {
 impl Template {
     /// Of the bytes before the payload of the first packet.
     fn new(first: &[u8], position: u64) -> Option<Self> {
-        let mut head = [0; MOST_HEAD];
-        head.get_mut(..first.len())?.copy_from_slice(first);
-        let options = usize::from(*first.get(HEADER_LENGTH)? == kind::OPTIONS_SEGMENT);
-        let ddp_at = HEADER_LENGTH + 1 + options + POSITION_LENGTH;
-        let payload_at = ddp_at + ddp_header_length(*first.get(ddp_at)?);
-        let mut template = Self { head, ddp_at, payload_at, position, offset: 0 };
-        if payload_at != first.len() {
+        let covered = first.get(HEADER_LENGTH..)?;
+        let options = usize::from(*covered.first()? == kind::OPTIONS_SEGMENT);
+        let ddp_at = 1 + options + POSITION_LENGTH;
+        let ddp_length = ddp_header_length(*covered.get(ddp_at)?);
+        if ddp_at + ddp_length != covered.len() {
             return None;
         }
-        template.offset = first[template.offset_at()..].iter().fold(0, |offset, byte| offset << 8 | u64::from(*byte));
+        let mut bytes = [0; WORDS];
+        let covered_at = WHOLE_NUMBER - covered.len();
+        bytes[..REGISTER].copy_from_slice(&FIRST_FILL);
+        bytes[covered_at - REGISTER..covered_at].copy_from_slice(&LAST_FILL);
+        bytes[covered_at..WHOLE_NUMBER].copy_from_slice(covered);
+        bytes[HEADER..].copy_from_slice(before_check(first));
+        let word = |end| read_u64(&bytes, end - size_of::<u64>());
+        let position = word(WHOLE_NUMBER - ddp_length) & !POSITION | position & POSITION;
+        let mut template = Self { bytes, ddp_length, payload_at: first.len(), position, offset: word(WHOLE_NUMBER) };
+        if !template.is_tagged() {
+            template.offset &= u64::from(u32::MAX);
+        }
         Some(template)
     }
 
-    /// The place of the offset: 8 bytes of a tagged header (RFC 5041 figure 4), or 4 of an untagged one (figure 5), and
-    /// both are the last.
-    fn offset_at(&self) -> usize {
-        let is_tagged = self.head[self.ddp_at] & TAGGED != 0;
-        self.payload_at - if is_tagged { size_of::<u64>() } else { size_of::<u32>() }
+    const fn is_tagged(&self) -> bool {
+        self.ddp_length == TAGGED_LENGTH
     }
 
-    /// Makes it the head of the packet with this number, whose payload begins `skip` bytes behind the first's.
-    fn set(&mut self, number: u32, skip: u64) {
-        self.head[NUMBER..NUMBER + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
-        let position = self.position.wrapping_add(skip).to_be_bytes();
-        self.head[self.ddp_at - POSITION_LENGTH..self.ddp_at].copy_from_slice(&position[8 - POSITION_LENGTH..]);
+    /// Makes it that of the packet with this number, whose payload begins `skip` bytes behind the first's. The offset
+    /// is the last of a DDP header: 8 bytes of a tagged one (RFC 5041 figure 4), or 4 of an untagged one (figure 5).
+    #[inline]
+    fn set(&mut self, number: u64, skip: u64) {
+        let position = self.position & !POSITION | self.position.wrapping_add(skip) & POSITION;
         let offset = self.offset.wrapping_add(skip);
-        // Copies whose length is known cost an instruction or two.
-        let before_payload = &mut self.head[..self.payload_at];
-        match before_payload[self.ddp_at] & TAGGED {
-            0 => put_at_end(before_payload, (offset as u32).to_be_bytes()),
-            _ => put_at_end(before_payload, offset.to_be_bytes()),
+        write_u64(&mut self.bytes, WHOLE_NUMBER, number);
+        write_u32(&mut self.bytes, HEADER + NUMBER, number as u32);
+        // Places that are known cost an instruction or two.
+        if self.is_tagged() {
+            write_u64(&mut self.bytes, WHOLE_NUMBER - TAGGED_LENGTH - size_of::<u64>(), position);
+            write_u64(&mut self.bytes, WHOLE_NUMBER - size_of::<u64>(), offset);
+        } else {
+            write_u64(&mut self.bytes, WHOLE_NUMBER - UNTAGGED_LENGTH - size_of::<u64>(), position);
+            write_u32(&mut self.bytes, WHOLE_NUMBER - size_of::<u32>(), offset as u32);
         }
     }
 
-    /// The header check of packet `number`, as [`end_check`](super::packet::end_check) gives it. What it covers is put
-    /// together at the end of words, in copies whose length is known, and summed up at once.
-    fn check(&self, number: u64) -> [u8; CRC_LENGTH] {
-        let mut words = Words([0; MOST_COVERED + size_of::<u64>() + CHECK]);
-        let (covered, rest) = words.0.split_at_mut(MOST_COVERED);
-        let (whole_number, header) = rest.split_at_mut(size_of::<u64>());
-        covered.copy_from_slice(&self.head[self.payload_at - MOST_COVERED..self.payload_at]);
-        whole_number.copy_from_slice(&number.to_be_bytes());
-        header.copy_from_slice(before_check(&self.head));
-        let skip = MOST_HEAD - self.payload_at;
-        Crc32c::of(&words.0[skip..]).to_be_bytes()
+    /// Sets what may differ in any packet: that it asks for an acknowledgement, and that it ends the message.
+    #[inline]
+    fn set_flags(&mut self, ack_now: bool, last: bool) {
+        let set = |byte: &mut u8, bit: u8, is_set: bool| *byte = *byte & !bit | if is_set { bit } else { 0 };
+        set(&mut self.bytes[HEADER], ACK_NOW, ack_now);
+        set(&mut self.bytes[WHOLE_NUMBER - self.ddp_length], LAST, last);
     }
 
-    fn set_bit(&mut self, at: usize, bit: u8, is_set: bool) {
-        self.head[at] = self.head[at] & !bit | if is_set { bit } else { 0 };
+    /// Whether a packet that begins so has this head, whatever its check is.
+    #[inline]
+    fn is_head_of(&self, packet: &[u8; MOST_HEAD]) -> bool {
+        const HALF: usize = size_of::<u128>();
+        let half = |bytes: &[u8], at: usize| bytes[at..].first_chunk::<HALF>().copied();
+        let covered = self.payload_at - HEADER_LENGTH;
+        // Of what is covered the first and the last 16 bytes: these are all.
+        const { assert!(MOST_COVERED <= 2 * HALF) };
+        read_u64(packet, 0) == read_u64(&self.bytes, HEADER)
+            && read_u64(packet, CHECK - 8) == read_u64(&self.bytes, WORDS - 8)
+            && half(packet, HEADER_LENGTH) == half(&self.bytes, WHOLE_NUMBER - covered)
+            && half(packet, self.payload_at - HALF) == half(&self.bytes, WHOLE_NUMBER - HALF)
     }
-}
 
-fn put_at_end<const N: usize>(bytes: &mut [u8], value: [u8; N]) {
-    *bytes.last_chunk_mut().expect("a DDP header ends with the offset") = value;
+    /// The header check, as [`end_check`](super::packet::end_check) gives it.
+    #[inline]
+    fn check(&self) -> [u8; CRC_LENGTH] {
+        Crc32c::of(&self.bytes).to_be_bytes()
+    }
+
+    /// Writes the head to the end of `out`, with its check.
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        // As many bytes in each case, since copies whose length is known are short. What is too much is cut off.
+        let mut head = [0; MOST_HEAD];
+        let covered_at = WHOLE_NUMBER + HEADER_LENGTH - self.payload_at;
+        head[..CHECK].copy_from_slice(&self.bytes[HEADER..]);
+        head[CHECK..HEADER_LENGTH].copy_from_slice(&self.check());
+        head[HEADER_LENGTH..].copy_from_slice(&self.bytes[covered_at..covered_at + MOST_COVERED]);
+        let end = out.len() + self.payload_at;
+        out.extend_from_slice(&head);
+        out.truncate(end);
+    }
 }
 
 /// A run that was received.
@@ -130,29 +189,31 @@ impl<'a> Run<'a> {
         let mut template = Template::new(&datagram[..payload_at], segment.position)?;
         let mut run =
             Self { first, segment, bytes, size, payload_at, count: 1, ack_now: first.header.ack_now, last: false };
-        for datagram in bytes.chunks(size).take(MOST_IN_RUN).skip(1) {
-            let number = (first.header.number as u32).wrapping_add(run.count as u32);
-            template.set(number, (run.count * payload) as u64);
-            if run.last || !run.goes_on_with(datagram, &mut template) {
+        let mut rest = &bytes[size..];
+        while !run.last && run.count < MOST_IN_RUN {
+            template.set(first.header.number + run.count as u64, (run.count * payload) as u64);
+            if !run.goes_on_with(rest, &mut template) {
                 break;
             }
             run.count += 1;
+            rest = rest.get(size..).unwrap_or_default();
         }
         run.bytes = &bytes[..bytes.len().min(run.count * size)];
         (run.count > 1).then_some(run)
     }
 
-    /// Whether a packet is the next one, whose head is in the template. It may ask for an acknowledgement, and end the
-    /// message.
-    fn goes_on_with(&mut self, datagram: &[u8], template: &mut Template) -> bool {
-        if datagram.len() <= self.payload_at + CRC_LENGTH {
+    /// Whether the first of these datagrams is the next packet, whose head is in the template. It may ask for an
+    /// acknowledgement, and end the message.
+    #[inline]
+    fn goes_on_with(&mut self, datagrams: &[u8], template: &mut Template) -> bool {
+        // With a payload, even a short one, there are more bytes than in any head.
+        const { assert!(HEADER_LENGTH + 1 + POSITION_LENGTH + TAGGED_LENGTH + CRC_LENGTH + 1 >= MOST_HEAD) };
+        let Some(head) = datagrams.first_chunk().filter(|_| datagrams.len() > self.payload_at + CRC_LENGTH) else {
             return false;
-        }
-        let (ack_now, last) = (datagram[0] & ACK_NOW != 0, datagram[template.ddp_at] & LAST != 0);
-        template.set_bit(0, ACK_NOW, ack_now);
-        template.set_bit(template.ddp_at, LAST, last);
-        let is_next = datagram[..CHECK] == template.head[..CHECK]
-            && datagram[HEADER_LENGTH..self.payload_at] == template.head[HEADER_LENGTH..self.payload_at];
+        };
+        let (ack_now, last) = (head[0] & ACK_NOW != 0, head[self.payload_at - template.ddp_length] & LAST != 0);
+        template.set_flags(ack_now, last);
+        let is_next = template.is_head_of(head);
         self.ack_now |= is_next && ack_now;
         self.last = is_next && last;
         is_next
@@ -257,13 +318,9 @@ impl RunWriter {
     /// Writes the head of packet `number`, whose segment begins `skip` bytes behind the first one's, to the end of
     /// `out`. `last`: the segment is the last one of its message. Payload and CRC follow, and end the packet.
     pub fn write(&mut self, out: &mut Vec<u8>, number: u64, skip: u64, ack_now: bool, last: bool) {
-        let template = &mut self.0;
-        template.set(number as u32, skip);
-        template.set_bit(0, ACK_NOW, ack_now);
-        template.set_bit(template.ddp_at, LAST, last);
-        let check = template.check(number);
-        template.head[CHECK..HEADER_LENGTH].copy_from_slice(&check);
-        out.extend_from_slice(&template.head[..template.payload_at]);
+        self.0.set(number, skip);
+        self.0.set_flags(ack_now, last);
+        self.0.write(out);
     }
 }
 
@@ -398,17 +455,20 @@ mod tests {
 
     #[test]
     fn any_byte_of_a_head_that_is_another_one_ends_the_run() {
-        let packets = ROW.packets();
-        for index in 1..4 {
-            for at in (0..CHECK).chain(HEADER_LENGTH..HEADER_LENGTH + 21) {
-                for bit in 0..8 {
-                    // These may be set in any packet.
-                    if (at, bit) == (0, 3) || (at, bit) == (HEADER_LENGTH + 7, 6) {
-                        continue;
-                    }
+        let untagged = Target::Untagged { word: 5, queue: 0, number: MessageNumber(8), offset: 400 };
+        let unordered = SegmentOptions { unordered: true, fence: None };
+        let rows = [ROW, Row { target: untagged, ..ROW }, Row { target: untagged, options: unordered, ..ROW }];
+        for (row, ddp_at) in rows.into_iter().zip([7, 7, 8].map(|at| HEADER_LENGTH + at)) {
+            let packets = row.packets();
+            let head = ddp_at + ddp_header(row.target, false).len();
+            for (index, at) in (1..4).flat_map(|index| (0..head).map(move |at| (index, at))) {
+                // These may be set in any packet, and the check is that of another one.
+                let is_free = |bit| (at, bit) == (0, 3) || (at, bit) == (ddp_at, 6);
+                let is_checked = (CHECK..HEADER_LENGTH).contains(&at);
+                for bit in (0..8).filter(|bit| !is_free(*bit) && !is_checked) {
                     let mut changed = packets.clone();
                     changed[index][at] ^= 1 << bit;
-                    let number = ROW.number + index as u64;
+                    let number = row.number + index as u64;
                     // As a forger would: with a header check that fits.
                     reseal(&mut changed[index], number);
                     let count = find(&changed).map_or(1, |(count, ..)| count);
