@@ -101,6 +101,11 @@ impl Digest for Crc32c {
             self.0 = register;
             return;
         }
+        // Nothing was fed yet: no digest is to be set up, which is moved as a whole.
+        if self.0 == u32::MAX {
+            self.0 = !Self::of(bytes);
+            return;
+        }
         let mut digest = crc_fast::Digest::new_with_init_state(ALGORITHM, self.0.into());
         digest.update(bytes);
         self.0 = digest.get_state() as u32;
