@@ -26,11 +26,15 @@ pub(crate) struct Skipped {
 }
 
 impl Skipped {
+    /// The next number that is to be skipped, where `number` is the next packet's.
+    pub(crate) fn next(&mut self, number: u64, random: &mut Random) -> u64 {
+        *self.next.get_or_insert_with(|| after(number, random))
+    }
+
     /// Whether `number`, the next packet's, is to be skipped. Then it is remembered, at least as long as packets in
     /// flight have lower numbers, the lowest of which is `oldest`.
     pub(crate) fn skips(&mut self, number: u64, oldest: u64, random: &mut Random) -> bool {
-        let next = *self.next.get_or_insert_with(|| after(number, random));
-        if number < next {
+        if number < self.next(number, random) {
             return false;
         }
         if self.recent.capacity() == 0 {

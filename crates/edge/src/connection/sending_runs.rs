@@ -176,6 +176,7 @@ impl Connection {
         };
         // The first part that is not recorded, and the number of the next packet.
         let (mut from, mut number) = (begin, rail.sent.next_number());
+        let mut skipped = rail.skipped.next(number + 1, random);
         for part in begin..end {
             let is_last = part == last_part;
             let fills = in_flight + 2 * length > limit;
@@ -192,10 +193,11 @@ impl Connection {
                 out.datagrams.push(departure.datagram(rail, first..out.pieces.len(), parts.length, 1));
             }
             (number, in_flight) = (number + 1, in_flight + length);
-            if rail.skipped.skips(number, rail.sent.first(), random) {
+            if number >= skipped && rail.skipped.skips(number, rail.sent.first(), random) {
                 record(rail, from, part + 1);
                 rail.sent.skip(now);
                 (from, number) = (part + 1, rail.sent.next_number());
+                skipped = rail.skipped.next(number, random);
             }
         }
         if from < end {
