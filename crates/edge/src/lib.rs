@@ -43,7 +43,7 @@ pub use phase::{Ending, Event};
 pub use rail_state::{Out, RailInfo, RailState};
 pub use settings::Settings;
 pub use stored::Options;
-pub use weft_wire::edge::run::{MOST_IN_RUN, Run};
+pub use weft_wire::edge::run::Run;
 
 /// Places received segments.
 pub trait Sink {

@@ -296,30 +296,6 @@ impl Registry {
         Ok(())
     }
 
-    /// Copies these parts, one behind the other, into a slice that has the length of all of them.
-    ///
-    /// # Errors
-    /// The slice can't be touched (any more), or has another length.
-    pub fn copy_in_parts(&self, slice: &Slice, parts: &[&[u8]]) -> Result<(), MemoryError> {
-        same_length(slice.length, parts.iter().map(|part| part.len()).sum())?;
-        if slice.region.is_list() {
-            return each_part(slice, parts.iter().map(|part| (part.len(), part)), |slice, part| {
-                self.copy_in(slice, part, &mut NoDigest)
-            });
-        }
-        let copy = |pointer: NonNull<u8>| {
-            let mut to = pointer.as_ptr();
-            for part in parts {
-                // SAFETY: `touch` vouches for as many bytes as the slice has, and that is all of the parts.
-                unsafe { bytes::copy_in(to, part, &mut NoDigest) };
-                // SAFETY: As before: it is in the slice, or its end.
-                to = unsafe { to.add(part.len()) };
-            }
-        };
-        // SAFETY: Copies may stop anywhere.
-        unsafe { self.touch(slice, copy) }
-    }
-
     /// Copies a slice into `out`, which has the same length, and feeds what arrived there to `digest`, in one pass.
     ///
     /// # Errors
@@ -343,31 +319,6 @@ impl Registry {
             rest = later;
         }
         Ok(())
-    }
-
-    /// Copies a slice into these parts, one behind the other, which have its length together, and feeds what arrived in
-    /// each to the digest beside it, in one pass.
-    ///
-    /// # Errors
-    /// The slice can't be touched (any more), or has another length.
-    pub fn copy_out_parts<D: Digest>(&self, slice: &Slice, parts: &mut [(&mut [u8], D)]) -> Result<(), MemoryError> {
-        same_length(slice.length, parts.iter().map(|(part, _)| part.len()).sum())?;
-        if slice.region.is_list() {
-            return each_part(slice, parts.iter_mut().map(|part| (part.0.len(), part)), |slice, (part, digest)| {
-                self.copy_out(slice, part, digest)
-            });
-        }
-        let copy = |pointer: NonNull<u8>| {
-            let mut from = pointer.as_ptr().cast_const();
-            for (part, digest) in parts {
-                // SAFETY: `touch` vouches for as many bytes as the slice has, and that is all of the parts.
-                unsafe { bytes::copy_out(from, part, digest) };
-                // SAFETY: As before: it is in the slice, or its end.
-                from = unsafe { from.add(part.len()) };
-            }
-        };
-        // SAFETY: Copies and checksums may stop anywhere.
-        unsafe { self.touch(slice, copy) }
     }
 
     /// Feeds a slice to `digest` without a copy. Bytes that are written meanwhile make the checksum wrong.
@@ -660,22 +611,6 @@ fn same_length(slice: u32, given: usize) -> Result<(), MemoryError> {
     }
 }
 
-/// Does something with each part of a slice that these lengths cut it into.
-#[cold]
-fn each_part<T>(
-    slice: &Slice,
-    parts: impl Iterator<Item = (usize, T)>,
-    mut work: impl FnMut(&Slice, T) -> Result<(), MemoryError>,
-) -> Result<(), MemoryError> {
-    let mut start = 0;
-    for (length, part) in parts {
-        // All parts together are as long as the slice.
-        work(&slice.part(start, length as u32), part)?;
-        start += length as u32;
-    }
-    Ok(())
-}
-
 /// A part of a gather list, where [`Gather::part`] would panic for one that does not lie inside.
 fn part_of(gather: &Gather, skip: u32, length: usize) -> Result<Gather, MemoryError> {
     let (whole, length) = (u64::from(gather.length()), length as u64);
@@ -684,6 +619,8 @@ fn part_of(gather: &Gather, skip: u32, length: usize) -> Result<Gather, MemoryEr
         _ => Err(MemoryError::OutOfBounds { offset: u64::from(skip), length, region_length: whole }),
     }
 }
+
+mod parts;
 
 #[cfg(test)]
 mod tests;

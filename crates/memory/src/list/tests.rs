@@ -44,7 +44,7 @@ fn a_list_reads_and_writes_as_one_run() {
     assert_eq!(whole.length, 9);
     registry.copy_in(&whole, b"abcdefghi", &mut NoDigest).unwrap();
     registry.copy_in(&whole.part(2, 3), b"CDE", &mut NoDigest).unwrap();
-    registry.copy_in_parts(&whole.part(6, 3), &[b"G", b"", b"HI"]).unwrap();
+    registry.copy_in_parts(&whole.part(6, 3), [&b"G"[..], b"", b"HI"]).unwrap();
     let mut out = [0xa5; 9];
     registry.copy_out(&whole, &mut out, &mut NoDigest).unwrap();
     assert_eq!(&out, b"abCDEfGHI");
@@ -55,7 +55,10 @@ fn a_list_reads_and_writes_as_one_run() {
     registry.digest(&whole.part(1, 7), &mut seen).unwrap();
     assert_eq!(seen.0, b"bCDEfGH");
     let (mut left, mut right) = ([0xa5; 4], [0xa5; 2]);
-    registry.copy_out_parts(&whole.part(3, 6), &mut [(&mut left, NoDigest), (&mut right, NoDigest)]).unwrap();
+    let parts = [(&mut left[..], b"DEfG".to_vec()), (&mut right, b"HI".to_vec())];
+    registry.copy_out_parts(&whole.part(3, 6), parts, |there, seen: Seen| assert_eq!(seen.0, there)).unwrap();
+    let all = [(&mut left[..], ()), (&mut right, ()), (&mut [0; 1], ())];
+    assert!(registry.copy_out_parts(&whole.part(3, 6), all, |(), _: NoDigest| {}).is_err());
     assert_eq!((&left, &right), (b"DEfG", b"HI"));
     let gather = Gather::from(whole);
     registry.copy_out_gather(&gather, 4, &mut left, &mut NoDigest).unwrap();

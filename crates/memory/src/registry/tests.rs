@@ -544,23 +544,29 @@ fn parts_are_copied_behind_each_other_and_must_fill_the_slice() {
         let slice = region.slice(500..500 + length as u64).unwrap();
         let (one, rest) = bytes.split_at(3);
         let (two, three) = rest.split_at(length / 2);
-        registry.copy_in_parts(&slice, &[one, &[], two, three]).unwrap();
+        registry.copy_in_parts(&slice, [one, &[], two, three]).unwrap();
         let mut out = vec![0xa5; length];
         registry.copy_out(&slice, &mut out, &mut NoDigest).unwrap();
         assert_eq!(out, bytes);
         let mut out = vec![0xa5; length];
         let (first, rest) = out.split_at_mut(4);
         let (empty, second) = rest.split_at_mut(0);
-        let mut parts = [first, empty, second].map(|part| (part, Tape::default()));
-        registry.copy_out_parts(&slice, &mut parts).unwrap();
-        assert_eq!(parts.map(|(_, tape)| tape.0), [&bytes[..4], &[], &bytes[4..]]);
+        let parts = [(first, 1), (empty, 2), (second, 3)];
+        let mut said = vec![];
+        registry.copy_out_parts(&slice, parts, |which, tape: Tape| said.push((which, tape.0))).unwrap();
+        assert_eq!(said, [(1, bytes[..4].to_vec()), (2, vec![]), (3, bytes[4..].to_vec())]);
         assert_eq!(out, bytes);
-        assert!(registry.copy_out_parts(&slice, &mut [(&mut out[1..], Tape::default())]).is_err());
+        let short = registry.copy_out_parts(&slice, [(&mut out[1..], ())], |(), _: NoDigest| {});
+        assert_eq!(short, Err(MemoryError::LengthMismatch { slice: length as u64, given: length as u64 - 1 }));
+        out.push(0xa5);
+        let (first, rest) = out.split_at_mut(4);
+        let long = registry.copy_out_parts(&slice, [(first, ()), (rest, ())], |(), _: NoDigest| {});
+        assert_eq!(long, Err(MemoryError::LengthMismatch { slice: length as u64, given: length as u64 + 1 }));
         let mismatch = MemoryError::LengthMismatch { slice: length as u64, given: length as u64 - 3 };
-        assert_eq!(registry.copy_in_parts(&slice, &[two, three]), Err(mismatch));
-        assert!(registry.copy_in_parts(&slice, &[one, two, three, &[0]]).is_err());
+        assert_eq!(registry.copy_in_parts(&slice, [two, three]), Err(mismatch));
+        assert!(registry.copy_in_parts(&slice, [one, two, three, &[0]]).is_err());
     }
     let slice = region.slice(..9000).unwrap();
     drop(region);
-    assert_eq!(registry.copy_in_parts(&slice, &[&[1; 9000]]), Err(MemoryError::Gone(slice.region)));
+    assert_eq!(registry.copy_in_parts(&slice, [&[1; 9000][..]]), Err(MemoryError::Gone(slice.region)));
 }

@@ -1,8 +1,7 @@
 //! What arrives for a connection, and what that hands up: segments, each in its place before it is acknowledged.
 
-use arrayvec::ArrayVec;
 use weft_base::NoDigest;
-use weft_edge::{MOST_IN_RUN, Meta, Options, Run, Sink, Verdict};
+use weft_edge::{Meta, Options, Run, Sink, Verdict};
 use weft_memory::MemoryError;
 use weft_rdmap::{Arrival, HEAD_LENGTH, Later, OrderConstraint, Placement, Verdict as Judgement, Violation};
 use weft_wire::Crc32c;
@@ -209,9 +208,6 @@ enum Payload<'a> {
     Run(&'a Run<'a>),
 }
 
-/// The payloads of a run.
-type Parts<'a> = ArrayVec<&'a [u8], MOST_IN_RUN>;
-
 impl Ulpdu<'_> {
     fn length(&self) -> usize {
         let payload = match self.payload {
@@ -230,22 +226,26 @@ impl Ulpdu<'_> {
     }
 }
 
-/// Removes the first `length` bytes of these parts, or all of them, and returns them.
-fn take<'a>(parts: &mut Parts<'a>, length: usize) -> Parts<'a> {
-    let mut left = length;
-    let mut fits = |part: &&[u8]| {
-        let rest = left.checked_sub(part.len());
-        left = rest.unwrap_or(left);
-        rest.is_some()
-    };
-    let whole = parts.iter().take_while(|part| fits(part)).count();
-    let mut taken: Parts<'a> = parts.drain(..whole).collect();
-    if let Some(part) = parts.first_mut().filter(|_| left > 0) {
-        let (before, behind) = part.split_at(left);
-        taken.push(before);
-        *part = behind;
+/// What is left of the payloads of a run.
+struct Payloads<'a, I> {
+    /// Of the first one, and behind that.
+    first: &'a [u8],
+    others: I,
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Payloads<'a, I> {
+    /// Takes `length` bytes, or all that are left, in the parts in which they are.
+    fn take(&mut self, length: usize) -> impl Iterator<Item = &'a [u8]> {
+        let mut left = length;
+        core::iter::from_fn(move || {
+            if left > 0 && self.first.is_empty() {
+                self.first = self.others.next()?;
+            }
+            let (part, rest) = self.first.split_at(left.min(self.first.len()));
+            (self.first, left) = (rest, left - part.len());
+            (!part.is_empty()).then_some(part)
+        })
     }
-    taken
 }
 
 /// Writes the beginning of the long segment that a run is. `None`: its first payload does not fill it.
@@ -338,10 +338,10 @@ impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
                 }
             }
             Payload::Run(run) => {
-                let mut rest = run.parts().map(|(payload, _)| payload).collect();
-                take(&mut rest, skip);
+                let mut rest = Payloads { first: &[], others: run.parts().map(|(payload, _)| payload) };
+                rest.take(skip).for_each(drop);
                 for slice in slices {
-                    self.io.registry.copy_in_parts(slice, &take(&mut rest, slice.length as usize))?;
+                    self.io.registry.copy_in_parts(slice, rest.take(slice.length as usize))?;
                 }
             }
         }

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use weft_base::{Digest as _, Gather, NoDigest, Piece, Slice};
-use weft_edge::{Datagram, MOST_IN_RUN};
+use weft_edge::Datagram;
 use weft_memory::{MemoryError, Registry};
 use weft_wire::Crc32c;
 use weft_wire::edge::frame::CRC_LENGTH;
@@ -181,26 +181,21 @@ fn copy_row(
     registry: &Registry,
 ) -> Result<(), MemoryError> {
     let length = room.len() * head / heads.len();
-    let mut payloads: ArrayVec<(&mut [u8], Crc32c), MOST_IN_RUN> = ArrayVec::new();
-    let mut checks: ArrayVec<&mut [u8; CRC_LENGTH], MOST_IN_RUN> = ArrayVec::new();
-    for (datagram, bytes) in room.chunks_exact_mut(length).zip(heads.chunks_exact(head)) {
+    let datagrams = room.chunks_exact_mut(length).zip(heads.chunks_exact(head)).map(|(datagram, bytes)| {
         let (to, rest) = datagram.split_at_mut(head);
         to.copy_from_slice(bytes);
-        let (payload, check) = rest.split_last_chunk_mut().expect("a datagram of a row ends with a CRC");
-        payloads.push((payload, Crc32c::new()));
-        checks.push(check);
-    }
+        rest.split_last_chunk_mut().expect("a datagram of a row ends with a CRC")
+    });
+    let put = |check: &mut [u8; CRC_LENGTH], crc: Crc32c| *check = crc.value().to_be_bytes();
     if let [slice] = gather.slices() {
-        registry.copy_out_parts(slice, payloads.as_mut_slice())?;
-    } else {
-        let mut skip = 0;
-        for (payload, crc) in &mut payloads {
-            registry.copy_out_gather(gather, skip, payload, crc)?;
-            skip += payload.len() as u32;
-        }
+        return registry.copy_out_parts(slice, datagrams, put);
     }
-    for (check, (_, crc)) in checks.into_iter().zip(&payloads) {
-        *check = crc.value().to_be_bytes();
+    let mut skip = 0;
+    for (payload, check) in datagrams {
+        let mut crc = Crc32c::new();
+        registry.copy_out_gather(gather, skip, payload, &mut crc)?;
+        skip += payload.len() as u32;
+        put(check, crc);
     }
     Ok(())
 }
