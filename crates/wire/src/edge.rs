@@ -16,6 +16,8 @@ mod tests;
 
 use core::fmt;
 
+use crate::bytes::read_u64;
+
 /// The version of Edge that this module speaks.
 pub const VERSION: u32 = 1;
 /// A datagram of this many bytes passes every path that Edge runs on, in bytes above UDP (RFC 9000 section 14).
@@ -101,4 +103,17 @@ pub fn destination(datagram: &[u8]) -> Result<Destination, EdgeError> {
         }
         _ => Err(EdgeError::NotEdge),
     }
+}
+
+/// How many of these datagrams, of `size` bytes each but the last, are packets of the established connection that the
+/// first is for: none, if it is not for one. Nothing else is checked.
+///
+/// # Panics
+/// When `size` is 0.
+#[must_use]
+pub fn packets_in_row(datagrams: &[u8], size: usize) -> usize {
+    let head = |datagram: &[u8]| datagram.first_chunk::<{ packet::NUMBER }>().copied();
+    let destination = |head: [u8; packet::NUMBER]| (head[0] & packet::FORM, read_u64(&head, 2));
+    let Some(first @ (packet::ESTABLISHED, _)) = head(datagrams).map(destination) else { return 0 };
+    datagrams.chunks(size).take_while(|datagram| head(datagram).map(destination) == Some(first)).count()
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, DatagramBatch, Ecn, HostAddress, Piece, PortError, ReceivedDatagrams};
+use weft_base::{Clock, DatagramBatch, Ecn, HostAddress, Piece, PortError};
 
 use super::datagrams::Room;
 use super::listening::MOST_UNCONFIRMED;
@@ -257,30 +257,26 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     /// are.
     fn deliver(&mut self, port: DefaultKey, room: &mut Room, are_good: &[bool]) {
         let Room { bytes, received, entries, answer, .. } = room;
-        let mut present: Option<DefaultKey> = None;
-        let mut are_good = are_good.iter().copied();
+        let (mut present, mut are_good) = (None, are_good);
         entries.clear();
         for run in received.iter() {
+            let size = run.segment_size.max(1) as usize;
             let Some(from) = run.from.ip() else {
-                let count = run.range.len().div_ceil(run.segment_size.max(1) as usize);
-                are_good.by_ref().take(count).for_each(drop);
+                are_good = are_good.get(run.range.len().div_ceil(size)..).unwrap_or_default();
                 continue;
             };
-            // Whom the last datagram was for, if that is the connection in `present`.
-            let mut known = None;
-            for mut entry in datagrams(run, from) {
-                entry.is_checked = are_good.next().unwrap_or(false);
-                let destination = N::Lower::destination(&bytes[entry.range.clone()]);
-                if known == Some(destination) {
-                    join(entries, entry);
-                    continue;
-                }
-                let found = self.datagrams.find(destination, from);
+            let (mut at, end) = (run.range.start, run.range.end);
+            while at < end {
+                let found = self.datagrams.find(N::Lower::destination(&bytes[at..end.min(at + size)]), from);
+                let same = found.map_or(1, |_| N::Lower::same_destination(&bytes[at..end], size));
+                let (count, is_checked) = checked_alike(&mut are_good, same);
+                let range = at..end.min(at + count * size);
+                at = range.end;
+                let entry = InboxEntry { range, size, from, to: run.to, ecn: run.ecn, is_checked };
                 if found != present || found.is_none() {
                     self.hand_over(present.take(), port, bytes, entries);
                     present = found;
                 }
-                known = found.map(|_| destination);
                 match found {
                     Some(_) => entries.push(entry),
                     None => self.on_unmatched(port, bytes, &entry, answer),
@@ -415,26 +411,11 @@ impl<N: Carrier, C: Clock, U: EngineClient> Engine<N, C, U> {
     }
 }
 
-/// Adds a datagram to those that came together with it, if it lies right behind them.
-fn join(entries: &mut Vec<InboxEntry>, entry: InboxEntry) {
-    match entries.last_mut() {
-        Some(last)
-            if last.range.end == entry.range.start
-                && last.range.len().is_multiple_of(last.size)
-                && last.is_checked == entry.is_checked =>
-        {
-            last.range.end = entry.range.end;
-        }
-        _ => entries.push(entry),
-    }
-}
-
-/// The datagrams of a run.
-fn datagrams(run: &ReceivedDatagrams, from: SocketAddr) -> impl Iterator<Item = InboxEntry> + '_ {
-    let (mut at, end, size) = (run.range.start, run.range.end, run.segment_size.max(1) as usize);
-    core::iter::from_fn(move || {
-        let range = (at < end).then(|| at..end.min(at + size))?;
-        at = range.end;
-        Some(InboxEntry { range, size, from, to: run.to, ecn: run.ecn, is_checked: false })
-    })
+/// Of the next datagrams, `most` of which belong together, takes those that were all found good, or all not: how many
+/// they are, and which of it. Those behind the end of `are_good` were not checked.
+fn checked_alike(are_good: &mut &[bool], most: usize) -> (usize, bool) {
+    let Some(first) = are_good.first().copied() else { return (most, false) };
+    let count = are_good.iter().take(most).take_while(|good| **good == first).count();
+    *are_good = &are_good[count..];
+    (count, first)
 }

@@ -533,6 +533,10 @@ impl<N: Network, S> Datagrams<S> for Choice<N> {
         <Edge as Datagrams<S>>::destination(datagram)
     }
 
+    fn same_destination(datagrams: &[u8], size: usize) -> usize {
+        <Edge as Datagrams<S>>::same_destination(datagrams, size)
+    }
+
     fn is_good(datagram: &[u8]) -> bool {
         <Edge as Datagrams<S>>::is_good(datagram)
     }

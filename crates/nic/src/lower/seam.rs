@@ -284,6 +284,12 @@ pub trait Datagrams<S>: Sized {
         Destination::Nobody
     }
 
+    /// How many of these datagrams, of `size` bytes each but the last, certainly are for the one that the first is for:
+    /// at least that.
+    fn same_destination(_datagrams: &[u8], _size: usize) -> usize {
+        1
+    }
+
     /// Whether the payload of a datagram is as it was sent: what an engine checks that serves a port of another one.
     fn is_good(_datagram: &[u8]) -> bool {
         false

@@ -5,7 +5,7 @@ use super::addresses::{Addresses, MAX_ADDRESSES_LENGTH, MAX_RAILS, pack_address}
 use super::frame::{self, Close, Frame, NotReady, Segment, SegmentOptions};
 use super::packet::{self, Builder, Header, Packet};
 use super::setup::{self, Accept, Hello, Message, Offer, Offers, Reject, Setup, Terms, Versions};
-use super::{BASE_DATAGRAM, ConnectionId, Destination, EdgeError, destination};
+use super::{BASE_DATAGRAM, ConnectionId, Destination, EdgeError, destination, packets_in_row};
 use crate::Crc32c;
 
 fn header(number: u64) -> Header {
@@ -404,6 +404,22 @@ proptest! {
         let is_segment = kind == frame::kind::SEGMENT;
         let by_reading = frame::split(&bytes).ok().map(|(_, covered, _)| covered.len());
         prop_assert_eq!(frame::covered_of_last(&bytes), by_reading.filter(|_| is_segment));
+    }
+
+    #[test]
+    fn packets_in_a_row_are_those_with_one_destination(
+        kinds in proptest::collection::vec((proptest::sample::select(vec![0x41_u8, 0x49, 0xc1, 0x01]), 0_u8..2), 1..6),
+        cut in 0_usize..12,
+    ) {
+        let datagram = |(first, id): &(u8, u8)| [*first, 0, 0, 0, 0, 0, 0, 0, 0, *id, 7, 7];
+        let datagrams: Vec<u8> = kinds.iter().flat_map(datagram).collect();
+        let datagrams = &datagrams[..datagrams.len() - cut];
+        let first = destination(&datagrams[..12.min(datagrams.len())]);
+        let is_one = |datagram: &&[u8]| {
+            let destination = destination(datagram);
+            matches!(destination, Ok(Destination::Connection(_))) && destination == first
+        };
+        prop_assert_eq!(packets_in_row(datagrams, 12), datagrams.chunks(12).take_while(is_one).count());
     }
 
     #[test]

@@ -63,6 +63,11 @@ pub(super) fn destination(datagram: &[u8]) -> Destination {
     }
 }
 
+/// How many of these datagrams are for the one that the first is for: one, if it is not a connection's packet.
+pub(super) fn same_destination(datagrams: &[u8], size: usize) -> usize {
+    weft_wire::edge::packets_in_row(datagrams, size).max(1)
+}
+
 /// Whose datagram it is that is quoted: a connection that the peer calls so, or a call of this name.
 pub(super) fn quoted(datagram: &[u8]) -> Destination {
     match weft_wire::edge::destination(datagram) {

@@ -410,6 +410,10 @@ impl<S> Datagrams<S> for Edge {
         acceptor::destination(datagram)
     }
 
+    fn same_destination(datagrams: &[u8], size: usize) -> usize {
+        acceptor::same_destination(datagrams, size)
+    }
+
     fn is_good(datagram: &[u8]) -> bool {
         tx_batch::has_good_payload(datagram)
     }
