@@ -58,7 +58,7 @@ pub(crate) unsafe fn digest<D: Digest>(from: *const u8, length: usize, digest: &
 ///
 /// # Safety
 /// As for [`copy_in`].
-unsafe fn place(to: *mut u8, bytes: &[u8]) {
+pub(crate) unsafe fn place(to: *mut u8, bytes: &[u8]) {
     let aligned = |size| to.addr().is_multiple_of(size);
     match *bytes {
         [a] => {

@@ -37,6 +37,19 @@ impl Crc32c {
         }
     }
 
+    fn go_on(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(register) = after_short(self.0, [bytes]) {
+            self.0 = register;
+            return;
+        }
+        let mut digest = crc_fast::Digest::new_with_init_state(ALGORITHM, self.0.into());
+        digest.update(bytes);
+        self.0 = digest.get_state() as u32;
+    }
+
     /// The checksum of everything fed so far.
     #[must_use]
     pub fn value(&self) -> u32 {
@@ -93,22 +106,14 @@ impl core::fmt::Debug for Crc32c {
 }
 
 impl Digest for Crc32c {
+    #[inline]
     fn update(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        if let Some(register) = after_short(self.0, [bytes]) {
-            self.0 = register;
-            return;
-        }
-        // Nothing was fed yet: no digest is to be set up, which is moved as a whole.
-        if self.0 == u32::MAX {
+        // Where nothing was fed yet, no digest is to be set up, which is moved as a whole.
+        if self.0 == u32::MAX && bytes.len() > SHORT {
             self.0 = !Self::of(bytes);
-            return;
+        } else {
+            self.go_on(bytes);
         }
-        let mut digest = crc_fast::Digest::new_with_init_state(ALGORITHM, self.0.into());
-        digest.update(bytes);
-        self.0 = digest.get_state() as u32;
     }
 }
 

@@ -28,7 +28,7 @@ impl Registry {
             for part in parts {
                 let at = places.take(part.len())?;
                 // SAFETY: `touch` vouches for as many bytes as the slice has, and the place is in it.
-                unsafe { bytes::copy_in(pointer.as_ptr().add(at), part, &mut NoDigest) };
+                unsafe { bytes::place(pointer.as_ptr().add(at), part) };
             }
             places.end()
         };

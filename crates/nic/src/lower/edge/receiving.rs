@@ -338,7 +338,13 @@ impl<A: StreamSink, S> SegmentSink<'_, '_, A, S> {
                 }
             }
             Payload::Run(run) => {
-                let mut rest = Payloads { first: &[], others: run.parts().map(|(payload, _)| payload) };
+                let payloads = run.parts().map(|(payload, _)| payload);
+                if let [slice] = slices
+                    && slice.length as usize == run.payload_length()
+                {
+                    return self.io.registry.copy_in_parts(slice, payloads);
+                }
+                let mut rest = Payloads { first: &[], others: payloads };
                 rest.take(skip).for_each(drop);
                 for slice in slices {
                     self.io.registry.copy_in_parts(slice, rest.take(slice.length as usize))?;
