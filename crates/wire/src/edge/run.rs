@@ -15,10 +15,13 @@ pub const MOST_IN_RUN: usize = 64;
 const POSITION_LENGTH: usize = 6;
 /// The most bytes before the payload: header, type, options without a fence, position, DDP header.
 const MOST_HEAD: usize = HEADER_LENGTH + 2 + POSITION_LENGTH + UNTAGGED_LENGTH;
+/// The same of a tagged and of an untagged DDP header, without options.
+const TAGGED_HEAD: usize = HEADER_LENGTH + 1 + POSITION_LENGTH + TAGGED_LENGTH;
+const UNTAGGED_HEAD: usize = HEADER_LENGTH + 1 + POSITION_LENGTH + UNTAGGED_LENGTH;
 /// The most bytes between header and payload, which the header check covers.
 const MOST_COVERED: usize = MOST_HEAD - HEADER_LENGTH;
-/// Bytes of the position whose value is compared and written with the two bytes before it, in one word.
-const POSITION: u64 = u64::MAX >> (u64::BITS - 8 * POSITION_LENGTH as u32);
+/// Bits that a position leaves of a word.
+const NOT_POSITION: u32 = u64::BITS - 8 * POSITION_LENGTH as u32;
 
 /// In a template: the header before its check, the whole number before that, and what is covered before the number.
 const WORDS: usize = 64;
@@ -56,8 +59,9 @@ struct Template {
     /// Bytes of the DDP header, which ends before the whole number, and those before the payload.
     ddp_length: usize,
     payload_at: usize,
-    /// Of the first packet's segment: its position, behind the two bytes that come before it; and its offset in the
-    /// buffer or in the message.
+    /// The two bytes before the position, in one word with it.
+    before_position: u64,
+    /// Of the first packet's segment: its position, and its offset in the buffer or in the message.
     position: u64,
     offset: u64,
 }
@@ -79,56 +83,46 @@ impl Template {
         bytes[covered_at..WHOLE_NUMBER].copy_from_slice(covered);
         bytes[HEADER..].copy_from_slice(before_check(first));
         let word = |end| read_u64(&bytes, end - size_of::<u64>());
-        let position = word(WHOLE_NUMBER - ddp_length) & !POSITION | position & POSITION;
-        let mut template = Self { bytes, ddp_length, payload_at: first.len(), position, offset: word(WHOLE_NUMBER) };
-        if !template.is_tagged() {
-            template.offset &= u64::from(u32::MAX);
-        }
-        Some(template)
-    }
-
-    const fn is_tagged(&self) -> bool {
-        self.ddp_length == TAGGED_LENGTH
+        let before_position = word(WHOLE_NUMBER - ddp_length) & !(u64::MAX >> NOT_POSITION);
+        let offset = word(WHOLE_NUMBER);
+        Some(Self { bytes, ddp_length, payload_at: first.len(), before_position, position, offset })
     }
 
     /// Makes it that of the packet with this number, whose payload begins `skip` bytes behind the first's. The offset
     /// is the last of a DDP header: 8 bytes of a tagged one (RFC 5041 figure 4), or 4 of an untagged one (figure 5).
     #[inline]
-    fn set(&mut self, number: u64, skip: u64) {
-        let position = self.position & !POSITION | self.position.wrapping_add(skip) & POSITION;
+    fn set<const DDP: usize>(&mut self, number: u64, skip: u64) {
+        let position = self.position.wrapping_add(skip) << NOT_POSITION >> NOT_POSITION;
         let offset = self.offset.wrapping_add(skip);
         write_u64(&mut self.bytes, WHOLE_NUMBER, number);
         write_u32(&mut self.bytes, HEADER + NUMBER, number as u32);
-        // Places that are known cost an instruction or two.
-        if self.is_tagged() {
-            write_u64(&mut self.bytes, WHOLE_NUMBER - TAGGED_LENGTH - size_of::<u64>(), position);
+        write_u64(&mut self.bytes, WHOLE_NUMBER - DDP - size_of::<u64>(), self.before_position | position);
+        if DDP == TAGGED_LENGTH {
             write_u64(&mut self.bytes, WHOLE_NUMBER - size_of::<u64>(), offset);
         } else {
-            write_u64(&mut self.bytes, WHOLE_NUMBER - UNTAGGED_LENGTH - size_of::<u64>(), position);
             write_u32(&mut self.bytes, WHOLE_NUMBER - size_of::<u32>(), offset as u32);
         }
     }
 
     /// Sets what may differ in any packet: that it asks for an acknowledgement, and that it ends the message.
     #[inline]
-    fn set_flags(&mut self, ack_now: bool, last: bool) {
+    fn set_flags<const DDP: usize>(&mut self, ack_now: bool, last: bool) {
         let set = |byte: &mut u8, bit: u8, is_set: bool| *byte = *byte & !bit | if is_set { bit } else { 0 };
         set(&mut self.bytes[HEADER], ACK_NOW, ack_now);
-        set(&mut self.bytes[WHOLE_NUMBER - self.ddp_length], LAST, last);
+        set(&mut self.bytes[WHOLE_NUMBER - DDP], LAST, last);
     }
 
     /// Whether a packet that begins so has this head, whatever its check is.
     #[inline]
-    fn is_head_of(&self, packet: &[u8; MOST_HEAD]) -> bool {
+    fn is_head_of<const HEAD: usize>(&self, packet: &[u8; MOST_HEAD]) -> bool {
         const HALF: usize = size_of::<u128>();
         let half = |bytes: &[u8], at: usize| bytes[at..].first_chunk::<HALF>().copied();
-        let covered = self.payload_at - HEADER_LENGTH;
         // Of what is covered the first and the last 16 bytes: these are all.
         const { assert!(MOST_COVERED <= 2 * HALF) };
         read_u64(packet, 0) == read_u64(&self.bytes, HEADER)
             && read_u64(packet, CHECK - 8) == read_u64(&self.bytes, WORDS - 8)
-            && half(packet, HEADER_LENGTH) == half(&self.bytes, WHOLE_NUMBER - covered)
-            && half(packet, self.payload_at - HALF) == half(&self.bytes, WHOLE_NUMBER - HALF)
+            && half(packet, HEADER_LENGTH) == half(&self.bytes, WHOLE_NUMBER + HEADER_LENGTH - HEAD)
+            && half(packet, HEAD - HALF) == half(&self.bytes, WHOLE_NUMBER - HALF)
     }
 
     /// The header check, as [`end_check`](super::packet::end_check) gives it.
@@ -139,17 +133,26 @@ impl Template {
 
     /// Writes the head to the end of `out`, with its check.
     #[inline]
-    fn write(&self, out: &mut Vec<u8>) {
-        // As many bytes in each case, since copies whose length is known are short. What is too much is cut off.
-        let mut head = [0; MOST_HEAD];
-        let covered_at = WHOLE_NUMBER + HEADER_LENGTH - self.payload_at;
+    fn write<const HEAD: usize>(&self, out: &mut Vec<u8>) {
+        let mut head = [0; HEAD];
         head[..CHECK].copy_from_slice(&self.bytes[HEADER..]);
         head[CHECK..HEADER_LENGTH].copy_from_slice(&self.check());
-        head[HEADER_LENGTH..].copy_from_slice(&self.bytes[covered_at..covered_at + MOST_COVERED]);
-        let end = out.len() + self.payload_at;
+        head[HEADER_LENGTH..].copy_from_slice(&self.bytes[WHOLE_NUMBER + HEADER_LENGTH - HEAD..WHOLE_NUMBER]);
         out.extend_from_slice(&head);
-        out.truncate(end);
     }
+}
+
+/// Calls a function that is compiled for each of the four heads, with the lengths of the DDP header and of all that is
+/// before the payload: where places are known they cost an instruction or two.
+macro_rules! for_head {
+    ($template:expr, $run:ident.$function:ident($($argument:expr),*)) => {
+        match ($template.ddp_length == TAGGED_LENGTH, $template.payload_at) {
+            (true, TAGGED_HEAD) => $run.$function::<TAGGED_LENGTH, TAGGED_HEAD>($($argument),*),
+            (true, _) => $run.$function::<TAGGED_LENGTH, { TAGGED_HEAD + 1 }>($($argument),*),
+            (false, UNTAGGED_HEAD) => $run.$function::<UNTAGGED_LENGTH, UNTAGGED_HEAD>($($argument),*),
+            (false, _) => $run.$function::<UNTAGGED_LENGTH, { UNTAGGED_HEAD + 1 }>($($argument),*),
+        }
+    };
 }
 
 /// A run that was received.
@@ -189,34 +192,32 @@ impl<'a> Run<'a> {
         let mut template = Template::new(&datagram[..payload_at], segment.position)?;
         let mut run =
             Self { first, segment, bytes, size, payload_at, count: 1, ack_now: first.header.ack_now, last: false };
-        let mut rest = &bytes[size..];
-        while !run.last && run.count < MOST_IN_RUN {
-            template.set(first.header.number + run.count as u64, (run.count * payload) as u64);
-            if !run.goes_on_with(rest, &mut template) {
-                break;
-            }
-            run.count += 1;
-            rest = rest.get(size..).unwrap_or_default();
-        }
+        for_head!(template, run.extend(&mut template, payload));
         run.bytes = &bytes[..bytes.len().min(run.count * size)];
         (run.count > 1).then_some(run)
     }
 
-    /// Whether the first of these datagrams is the next packet, whose head is in the template. It may ask for an
-    /// acknowledgement, and end the message.
-    #[inline]
-    fn goes_on_with(&mut self, datagrams: &[u8], template: &mut Template) -> bool {
-        // With a payload, even a short one, there are more bytes than in any head.
-        const { assert!(HEADER_LENGTH + 1 + POSITION_LENGTH + TAGGED_LENGTH + CRC_LENGTH + 1 >= MOST_HEAD) };
-        let Some(head) = datagrams.first_chunk().filter(|_| datagrams.len() > self.payload_at + CRC_LENGTH) else {
-            return false;
-        };
-        let (ack_now, last) = (head[0] & ACK_NOW != 0, head[self.payload_at - template.ddp_length] & LAST != 0);
-        template.set_flags(ack_now, last);
-        let is_next = template.is_head_of(head);
-        self.ack_now |= is_next && ack_now;
-        self.last = is_next && last;
-        is_next
+    /// Adds the packets that belong to the first, with this length of their payloads.
+    fn extend<const DDP: usize, const HEAD: usize>(&mut self, template: &mut Template, payload: usize) {
+        let (mut number, mut skip) = (self.first.header.number, 0);
+        let mut rest = &self.bytes[self.size..];
+        while !self.last && self.count < MOST_IN_RUN {
+            // With a payload, even a short one, there are more bytes than in any head.
+            const { assert!(HEAD + CRC_LENGTH + 1 >= MOST_HEAD) };
+            let Some(head) = rest.first_chunk().filter(|_| rest.len() > HEAD + CRC_LENGTH) else { return };
+            (number, skip) = (number + 1, skip + payload as u64);
+            template.set::<DDP>(number, skip);
+            // It may ask for an acknowledgement, and end the message.
+            let (ack_now, last) = (head[0] & ACK_NOW != 0, head[HEAD - DDP] & LAST != 0);
+            template.set_flags::<DDP>(ack_now, last);
+            if !template.is_head_of::<HEAD>(head) {
+                return;
+            }
+            self.ack_now |= ack_now;
+            self.last = last;
+            self.count += 1;
+            rest = rest.get(self.size..).unwrap_or_default();
+        }
     }
 
     /// Checks the first packet, and makes its number whole, as [`Packet::verify`].
@@ -317,10 +318,23 @@ impl RunWriter {
 
     /// Writes the head of packet `number`, whose segment begins `skip` bytes behind the first one's, to the end of
     /// `out`. `last`: the segment is the last one of its message. Payload and CRC follow, and end the packet.
+    #[inline]
     pub fn write(&mut self, out: &mut Vec<u8>, number: u64, skip: u64, ack_now: bool, last: bool) {
-        self.0.set(number, skip);
-        self.0.set_flags(ack_now, last);
-        self.0.write(out);
+        for_head!(self.0, self.put(out, number, skip, ack_now, last));
+    }
+
+    #[inline]
+    fn put<const DDP: usize, const HEAD: usize>(
+        &mut self,
+        out: &mut Vec<u8>,
+        number: u64,
+        skip: u64,
+        ack_now: bool,
+        last: bool,
+    ) {
+        self.0.set::<DDP>(number, skip);
+        self.0.set_flags::<DDP>(ack_now, last);
+        self.0.write::<HEAD>(out);
     }
 }
 
