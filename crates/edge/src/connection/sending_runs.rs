@@ -18,6 +18,9 @@ use crate::rail::{PathAddress, Rail};
 use crate::sent::{Contents, Leaving};
 use crate::stored::part_header;
 
+/// A segment is taken for this many packets, if it has them, even where fewer fit into the batch.
+const LEAST_TAKEN: usize = 8;
+
 /// Full parts of a segment that are to be sent in a row.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
@@ -55,7 +58,7 @@ impl Connection {
         if !turn.segments || !self.is_run_due(turn, now) {
             return false;
         }
-        let Some(parts) = self.next_parts(turn.rail, source) else { return false };
+        let Some(parts) = self.next_parts(turn.rail, source, out) else { return false };
         let most = self.most_packets(turn.rail, burst, parts.length, now);
         let count = parts.count.min(most).min(out.room(if parts.is_gathered { parts.head } else { parts.length }));
         count > 0 && self.write_run(turn.rail, &Parts { count, ..parts }, now, out)
@@ -76,13 +79,13 @@ impl Connection {
     }
 
     /// The parts to be sent next, of a segment that is taken from the source if none is queued.
-    fn next_parts(&mut self, index: usize, source: &mut impl Source) -> Option<Parts> {
+    fn next_parts(&mut self, index: usize, source: &mut impl Source, out: &Batch) -> Option<Parts> {
         self.see_order();
         let room = self.rails[index].mtu.current() - HEADER_LENGTH - SEGMENT_OVERHEAD;
         let (serial, _) = match self.outgoing.next_waiting(0) {
             Some(found) => found,
             None => {
-                self.take_run(source, room as u32)?;
+                self.take_run(source, room as u32, out.room(room))?;
                 self.outgoing.next_waiting(0)?
             }
         };
@@ -100,13 +103,15 @@ impl Connection {
         Some(Parts { serial, size, first, count, length, head, is_gathered })
     }
 
-    /// Takes a segment from the source for several packets with a ULPDU of at most `budget` bytes each.
-    fn take_run(&mut self, source: &mut impl Source, budget: u32) -> Option<()> {
+    /// Takes a segment from the source for several packets with a ULPDU of at most `budget` bytes each. Amid a message it
+    /// ends with the batch, which has room for `room` more: otherwise most batches would have the end of one segment
+    /// and the beginning of another, each of which is a run and costs as much as a whole one.
+    fn take_run(&mut self, source: &mut impl Source, budget: u32, room: usize) -> Option<()> {
         let most = self.outgoing.room_for_run(budget);
         if most < 2 || !source.may_have() {
             return None;
         }
-        let (segment, part) = source.next_run(budget, most)?;
+        let (segment, part) = source.next_run(budget, most, room.max(LEAST_TAKEN) as u32)?;
         self.outgoing.push_run(&segment, part);
         Some(())
     }

@@ -200,7 +200,7 @@ impl Source for Writes {
         self.give(budget, 1).map(|(segment, _)| segment)
     }
 
-    fn next_run(&mut self, budget: u32, most: u32) -> Option<(Segment<'_>, u32)> {
+    fn next_run(&mut self, budget: u32, most: u32, _: u32) -> Option<(Segment<'_>, u32)> {
         self.give(budget, most)
     }
 }

@@ -84,12 +84,18 @@ pub(super) struct Room {
     pub(super) max_ulpdu: u32,
     /// How many there may be. At least 1.
     pub(super) most: u32,
+    /// How many there are to be where much more of the message follows. At least 1.
+    pub(super) amid: u32,
 }
 
 impl Room {
-    /// Bytes of payload behind headers of this length.
-    pub(super) fn payload(self, header: usize) -> u32 {
-        (self.max_ulpdu - header as u32).saturating_mul(self.most)
+    /// How many of the bytes that are left go into a segment behind headers of this length, and whether those are all
+    /// (RFC 5041 section 5.2: a message of length zero is one segment).
+    pub(super) fn cut(self, left: u32, header: usize) -> (u32, bool) {
+        let payload = |parts: u32| (self.max_ulpdu - header as u32).saturating_mul(parts);
+        let goes_on = left > payload(self.most.saturating_mul(2));
+        let room = payload(if goes_on { self.amid.min(self.most) } else { self.most });
+        (left.min(room), left <= room)
     }
 }
 
@@ -185,14 +191,14 @@ impl Outgoing {
         (opcode, word): (Opcode, u32),
         room: Room,
     ) -> Piece {
-        let (take, last) = cut(payload.length() - formed, room.payload(UNTAGGED_LENGTH));
+        let (take, last) = room.cut(payload.length() - formed, UNTAGGED_LENGTH);
         let (_, number) = *number.get_or_insert_with(|| (queue::SEND, advance(&mut self.send_number)));
         self.writer.untagged(opcode, last, word, queue::SEND, number, formed);
         Piece { take, whole: last }
     }
 
     fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, room: Room) -> Piece {
-        let (take, last) = cut(length - formed, room.payload(TAGGED_LENGTH));
+        let (take, last) = room.cut(length - formed, TAGGED_LENGTH);
         self.writer.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));
         Piece { take, whole: last }
     }
@@ -214,12 +220,6 @@ impl Outgoing {
         self.begun = if whole { None } else { Some(source) };
         self.answers_next = source == Source::Request;
     }
-}
-
-/// How many of the bytes that are left go into a segment with so much room, and whether those are all (RFC 5041 section
-/// 5.2: a message of length zero is one segment).
-pub(super) fn cut(left: u32, room: u32) -> (u32, bool) {
-    (left.min(room), left <= room)
 }
 
 /// Takes the next message number of a queue.
@@ -301,4 +301,19 @@ impl HeaderWriter {
 
 const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amid_a_long_message_a_segment_may_be_shorter_than_at_its_end() {
+        let room = Room { max_ulpdu: 114, most: 5, amid: 3 };
+        let cut = |left| room.cut(left, TAGGED_LENGTH);
+        assert_eq!([cut(5000), cut(1001)], [(300, false); 2]);
+        assert_eq!([cut(1000), cut(501)], [(500, false); 2]);
+        assert_eq!([cut(500), cut(99), cut(0)], [(500, true), (99, true), (0, true)]);
+        assert_eq!(Room { amid: 9, ..room }.cut(5000, TAGGED_LENGTH), (500, false), "at most");
+    }
 }

@@ -7,7 +7,7 @@ use weft_wire::rdmap::{AtomicResponse, Opcode, ReadRequest, queue};
 use weft_wire::terminate::Terminate;
 
 use super::Stream;
-use super::outgoing::{Piece, Room, Source, advance, cut};
+use super::outgoing::{Piece, Room, Source, advance};
 use crate::config::ReadyKind;
 use crate::request::{Operation, Payload, RemoteTarget, RequestFlags};
 use crate::responder::{Inbound, read_context};
@@ -43,13 +43,14 @@ impl Stream {
     /// Its memory is pinned until [`Stream::handle_sent`] counts it. The header and inline bytes are to be copied
     /// before the next call.
     pub fn poll_transmit(&mut self, max_ulpdu: u32) -> Option<Segment<'_>> {
-        self.poll_transmit_run(max_ulpdu, 1)
+        self.poll_transmit_run(max_ulpdu, 1, 1)
     }
 
     /// As [`Stream::poll_transmit`], for a stream below that cuts the segment itself: into up to `most` segments with
-    /// ULPDUs of `max_ulpdu` bytes, each with the header of this one, but for its offset and Last.
-    pub fn poll_transmit_run(&mut self, max_ulpdu: u32, most: u32) -> Option<Segment<'_>> {
-        let room = Room { max_ulpdu: max_ulpdu.max(MIN_ULPDU), most: most.max(1) };
+    /// ULPDUs of `max_ulpdu` bytes, each with the header of this one, but for its offset and Last. Where much more of the
+    /// message follows they are `amid` at most.
+    pub fn poll_transmit_run(&mut self, max_ulpdu: u32, most: u32, amid: u32) -> Option<Segment<'_>> {
+        let room = Room { max_ulpdu: max_ulpdu.max(MIN_ULPDU), most: most.max(1), amid: amid.max(1) };
         let formed = match self.source()? {
             Source::Terminate => self.form_terminate(),
             Source::Ready(kind) => Some(self.form_ready(kind)),
@@ -260,7 +261,7 @@ impl Stream {
     /// A segment of a Read Response. The source is checked for each: the user may have revoked it since the request was
     /// delivered (RFC 5040 section 8.1.1, rule 6).
     fn form_read_response(&mut self, rest: ReadRequest, room: Room) -> Result<Formed, RemoteFault> {
-        let (take, last) = cut(rest.length, room.payload(TAGGED_LENGTH));
+        let (take, last) = room.cut(rest.length, TAGGED_LENGTH);
         let payload = match take {
             0 => FormedPayload::None,
             _ => {

@@ -53,10 +53,11 @@ impl Segments<'_> {
 }
 
 impl Segments<'_> {
-    /// The next segment, for up to `most` packets with a ULPDU of `budget` bytes each, and bytes of payload in each.
-    fn give(&mut self, budget: u32, most: u32) -> Option<(Segment<'_>, u32)> {
+    /// The next segment, for up to `most` packets, or `amid`, as [`Source::next_run`], with a ULPDU of `budget` bytes
+    /// each; and bytes of payload in each.
+    fn give(&mut self, budget: u32, most: u32, amid: u32) -> Option<(Segment<'_>, u32)> {
         let budget = (budget - self.reserve()).min(MOST);
-        let segment = self.stream.poll_transmit_run(budget, most)?;
+        let segment = self.stream.poll_transmit_run(budget, most, amid)?;
         let control = segment.header[0];
         let header = weft_wire::edge::frame::ddp_header_length(control) as u32;
         let (payload, part) = (segment.length - header, budget - header);
@@ -82,11 +83,11 @@ impl Segments<'_> {
 
 impl Source for Segments<'_> {
     fn next(&mut self, budget: u32) -> Option<Segment<'_>> {
-        self.give(budget, 1).map(|(segment, _)| segment)
+        self.give(budget, 1, 1).map(|(segment, _)| segment)
     }
 
-    fn next_run(&mut self, budget: u32, most: u32) -> Option<(Segment<'_>, u32)> {
-        self.give(budget, most)
+    fn next_run(&mut self, budget: u32, most: u32, amid: u32) -> Option<(Segment<'_>, u32)> {
+        self.give(budget, most, amid)
     }
 
     fn may_have(&self) -> bool {
