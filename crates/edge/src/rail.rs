@@ -112,9 +112,9 @@ pub(crate) struct Answered {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requests {
     /// After this many bytes without a request.
-    after: u64,
+    pub(crate) after: u64,
     /// And each packet that fills the window.
-    when_full: bool,
+    pub(crate) when_full: bool,
 }
 
 impl Requests {
@@ -122,6 +122,12 @@ impl Requests {
     /// window.
     pub(crate) const fn are_due(self, unasked: u64, fills: bool) -> bool {
         unasked >= self.after || fills && self.when_full
+    }
+
+    /// How many packets of `length` bytes none is due for, if they don't fill the window, where `unasked` bytes were
+    /// sent without a request.
+    pub(crate) const fn spares(self, unasked: u64, length: u64) -> u64 {
+        self.after.saturating_sub(unasked + 1) / length
     }
 }
 

@@ -14,7 +14,7 @@ use super::striping::{Burst, Turn};
 use super::{Confirmation, Connection};
 use crate::batch::{Batch, Datagram, Piece};
 use crate::outgoing::{Outgoing, Source};
-use crate::rail::{PathAddress, Rail};
+use crate::rail::{PathAddress, Rail, Requests};
 use crate::sent::{Contents, Leaving};
 use crate::stored::part_header;
 
@@ -166,7 +166,7 @@ impl Connection {
         let (rail, stored) = (&mut rails[index], outgoing.get(parts.serial));
         let Departure { now, marked, .. } = *departure;
         let (ends_message, last_part, length) = (stored.ends_message(), stored.parts() - 1, parts.length as u64);
-        let (limit, requests, mut in_flight) = (rail.limit(), rail.requests(), rail.sent.in_flight());
+        let mut asking = Asking::new(rail, length);
         // No other rail can overtake the only one.
         let (arrives, apart) =
             if is_alone { (now, Duration::ZERO) } else { (now + rail.arrival(), rail.takes(parts.length)) };
@@ -182,29 +182,33 @@ impl Connection {
         // The first part that is not recorded, and the number of the next packet.
         let (mut from, mut number) = (begin, rail.sent.next_number());
         let mut skipped = rail.skipped.next(number + 1, random);
-        for part in begin..end {
-            let is_last = part == last_part;
-            let fills = in_flight + 2 * length > limit;
-            rail.unasked += length;
-            let asks = requests.are_due(rail.unasked, fills) || is_last && stored.ack_now;
-            if asks {
-                rail.unasked = 0;
+        let mut part = begin;
+        while part < end {
+            let skip = u64::from(part * parts.size);
+            let quiet = asking.quiet().min((end.min(last_part) - part).into()).min(skipped.saturating_sub(number));
+            if parts.is_gathered && quiet > 0 {
+                writer.write_row(&mut out.bytes, number..number + quiet, skip, parts.size.into());
+                asking.pass(quiet);
+                (part, number) = (part + quiet as u32, number + quiet);
+            } else {
+                let is_last = part == last_part;
+                let asks = asking.next(is_last && stored.ack_now);
+                writer.write(&mut out.bytes, number, skip, asks, is_last && ends_message);
+                if !parts.is_gathered {
+                    let first = out.pieces.len();
+                    put_payload(outgoing, parts, part as u8, out);
+                    out.datagrams.push(departure.datagram(rail, first..out.pieces.len(), parts.length, 1));
+                }
+                (part, number) = (part + 1, number + 1);
             }
-            rail.was_full |= fills;
-            writer.write(&mut out.bytes, number, u64::from(part * parts.size), asks, is_last && ends_message);
-            if !parts.is_gathered {
-                let first = out.pieces.len();
-                put_payload(outgoing, parts, part as u8, out);
-                out.datagrams.push(departure.datagram(rail, first..out.pieces.len(), parts.length, 1));
-            }
-            (number, in_flight) = (number + 1, in_flight + length);
             if number >= skipped && rail.skipped.skips(number, rail.sent.first(), random) {
-                record(rail, from, part + 1);
+                record(rail, from, part);
                 rail.sent.skip(now);
-                (from, number) = (part + 1, rail.sent.next_number());
-                skipped = rail.skipped.next(number, random);
+                (from, number) = (part, rail.sent.next_number());
+                skipped = rail.skipped.next(number + 1, random);
             }
         }
+        (rail.unasked, rail.was_full) = (asking.unasked, rail.was_full || asking.was_full);
         if from < end {
             record(rail, from, end);
         }
@@ -231,6 +235,51 @@ impl Connection {
     }
 }
 
+/// Which packets ask for an acknowledgement.
+struct Asking {
+    requests: Requests,
+    /// Bytes of each packet.
+    length: u64,
+    /// How many the window lets go, and how many of these are in flight.
+    limit: u64,
+    in_flight: u64,
+    /// Bytes that were sent since the last that asked.
+    unasked: u64,
+    /// Whether a packet has filled the window.
+    was_full: bool,
+}
+
+impl Asking {
+    fn new(rail: &Rail, length: u64) -> Self {
+        let (requests, limit, in_flight) = (rail.requests(), rail.limit(), rail.sent.in_flight());
+        Self { requests, length, limit, in_flight, unasked: rail.unasked, was_full: false }
+    }
+
+    /// How many packets neither ask nor fill the window.
+    fn quiet(&self) -> u64 {
+        let room = self.limit.saturating_sub(self.in_flight) / self.length;
+        room.saturating_sub(1).min(self.requests.spares(self.unasked, self.length))
+    }
+
+    /// So many leave.
+    fn pass(&mut self, quiet: u64) {
+        self.in_flight += quiet * self.length;
+        self.unasked += quiet * self.length;
+    }
+
+    /// A packet leaves. Whether it asks: anyway, if it `must`.
+    fn next(&mut self, must: bool) -> bool {
+        let fills = self.in_flight + 2 * self.length > self.limit;
+        self.pass(1);
+        let asks = self.requests.are_due(self.unasked, fills) || must;
+        if asks {
+            self.unasked = 0;
+        }
+        self.was_full |= fills;
+        asks
+    }
+}
+
 impl Departure {
     /// A datagram, or a row of `count` datagrams, with these pieces.
     fn datagram(&self, rail: &Rail, pieces: Range<usize>, length: usize, count: u32) -> Datagram {
@@ -251,5 +300,31 @@ fn put_payload(outgoing: &Outgoing, parts: &Parts, part: u8, out: &mut Batch) {
         let (start, head) = (start as u32, parts.head as u32);
         out.pieces.push(Piece::Bytes { start, length: head });
         out.pieces.push(Piece::Payload { start: start + head, length: inline.len() as u32, gather, in_place });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quiet_packets_are_those_that_neither_ask_nor_fill_the_window() {
+        for (after, when_full) in [(1, true), (1000, false), (2600, true), (2601, false), (u64::MAX, true)] {
+            for (limit, in_flight) in [(0, 0), (100, 300), (2000, 0), (2000, 1499), (100_000, 99_000)] {
+                for unasked in [0, 99, 1000, 2600, 3000] {
+                    let requests = Requests { after, when_full };
+                    let asking = || Asking { requests, length: 100, limit, in_flight, unasked, was_full: false };
+                    let (mut each, quiet) = (asking(), asking().quiet());
+                    for _ in 0..quiet {
+                        assert!(!each.next(false) && !each.was_full, "{after} {limit} {in_flight} {unasked}");
+                    }
+                    let mut together = asking();
+                    together.pass(quiet);
+                    assert_eq!((together.in_flight, together.unasked), (each.in_flight, each.unasked));
+                    assert!(each.next(false) || each.was_full, "{quiet}: {after} {limit} {in_flight} {unasked}");
+                    assert!(each.next(true) && each.unasked == 0);
+                }
+            }
+        }
     }
 }

@@ -2,6 +2,8 @@
 //! message. Their numbers, positions and offsets count on, and everything else in their headers is the same. So the
 //! first is parsed, and the others are compared with what they must be; and they are written from one template.
 
+use core::ops::Range;
+
 use super::EdgeError;
 use super::frame::{self, CRC_LENGTH, Frame, Segment, SegmentOptions, ddp_header_length, kind};
 use super::packet::{ACK_NOW, CHECK, HEADER_LENGTH, Header, NUMBER, Packet, before_check, unchecked};
@@ -323,6 +325,27 @@ impl RunWriter {
         for_head!(self.0, self.put(out, number, skip, ack_now, last));
     }
 
+    /// Writes the heads of packets with these numbers, each of which has `size` bytes of payload, as
+    /// [`RunWriter::write`] would: none asks for an acknowledgement, and none ends the message.
+    pub fn write_row(&mut self, out: &mut Vec<u8>, numbers: Range<u64>, skip: u64, size: u64) {
+        for_head!(self.0, self.put_row(out, numbers, skip, size));
+    }
+
+    fn put_row<const DDP: usize, const HEAD: usize>(
+        &mut self,
+        out: &mut Vec<u8>,
+        numbers: Range<u64>,
+        mut skip: u64,
+        size: u64,
+    ) {
+        self.0.set_flags::<DDP>(false, false);
+        for number in numbers {
+            self.0.set::<DDP>(number, skip);
+            self.0.write::<HEAD>(out);
+            skip += size;
+        }
+    }
+
     #[inline]
     fn put<const DDP: usize, const HEAD: usize>(
         &mut self,
@@ -538,6 +561,13 @@ mod tests {
                 written.extend_from_slice(&Crc32c::of(part).to_be_bytes());
             }
             prop_assert_eq!(&written, &packets.concat());
+            // Heads in a row, of packets that neither ask nor end the message.
+            let first = 3.min(packets.len() - 1);
+            let (from, to) = (number + first as u64, number + packets.len() as u64 - 1);
+            let mut heads = vec![];
+            writer.write_row(&mut heads, from..to, (first * size) as u64, size as u64);
+            let each = packets[first..packets.len() - 1].iter().flat_map(|packet| &packet[..writer.length()]);
+            prop_assert!(heads.iter().eq(each));
             let expected = (packets.len() > 1).then_some(packets.len().min(MOST_IN_RUN));
             prop_assert_eq!(find(&packets).map(|(count, ..)| count), expected);
         }
