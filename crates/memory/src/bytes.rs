@@ -30,7 +30,22 @@ pub(crate) unsafe fn copy_in<D: Digest>(to: *mut u8, bytes: &[u8], digest: &mut 
 ///
 /// # Safety
 /// `from` is valid for reads of as many bytes, for any thread's sake until this returns.
+#[inline]
 pub(crate) unsafe fn copy_out<D: Digest>(from: *const u8, out: &mut [u8], digest: &mut D) {
+    if out.len() > BLOCK {
+        // SAFETY: The caller's promise.
+        return unsafe { copy_out_blocks(from, out, digest) };
+    }
+    // SAFETY: The caller's promise.
+    unsafe { fetch(from, out) };
+    digest.update(out);
+}
+
+/// As [`copy_out`], in blocks.
+///
+/// # Safety
+/// As there.
+unsafe fn copy_out_blocks<D: Digest>(from: *const u8, out: &mut [u8], digest: &mut D) {
     let mut done = 0;
     for block in out.chunks_mut(BLOCK) {
         // SAFETY: The caller's promise, for a part of it.
@@ -91,6 +106,7 @@ pub(crate) unsafe fn place(to: *mut u8, bytes: &[u8]) {
 ///
 /// # Safety
 /// As for [`copy_out`].
+#[inline]
 unsafe fn fetch(from: *const u8, out: &mut [u8]) {
     let aligned = |size| from.addr().is_multiple_of(size);
     let from = from.cast_mut();
