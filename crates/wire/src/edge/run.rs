@@ -17,9 +17,10 @@ pub const MOST_IN_RUN: usize = 64;
 const POSITION_LENGTH: usize = 6;
 /// The most bytes before the payload: header, type, options without a fence, position, DDP header.
 const MOST_HEAD: usize = HEADER_LENGTH + 2 + POSITION_LENGTH + UNTAGGED_LENGTH;
-/// The same of a tagged and of an untagged DDP header, without options.
-const TAGGED_HEAD: usize = HEADER_LENGTH + 1 + POSITION_LENGTH + TAGGED_LENGTH;
-const UNTAGGED_HEAD: usize = HEADER_LENGTH + 1 + POSITION_LENGTH + UNTAGGED_LENGTH;
+/// Bytes before the payload, with a tagged DDP header and without options.
+pub const TAGGED_HEAD: usize = HEADER_LENGTH + 1 + POSITION_LENGTH + TAGGED_LENGTH;
+/// The same with an untagged DDP header.
+pub const UNTAGGED_HEAD: usize = HEADER_LENGTH + 1 + POSITION_LENGTH + UNTAGGED_LENGTH;
 /// The most bytes between header and payload, which the header check covers.
 const MOST_COVERED: usize = MOST_HEAD - HEADER_LENGTH;
 /// Bits that a position leaves of a word.

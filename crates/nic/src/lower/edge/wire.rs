@@ -9,6 +9,7 @@ use weft_edge::Datagram;
 use weft_memory::{MemoryError, Registry};
 use weft_wire::Crc32c;
 use weft_wire::edge::frame::CRC_LENGTH;
+use weft_wire::edge::run::{TAGGED_HEAD, UNTAGGED_HEAD};
 
 use super::outbox::{GsoBatch, TxKey};
 
@@ -180,10 +181,32 @@ fn copy_row(
     gather: &Gather,
     registry: &Registry,
 ) -> Result<(), MemoryError> {
+    match head {
+        TAGGED_HEAD => fill_row(room, (heads, head), put_known::<TAGGED_HEAD>, gather, registry),
+        UNTAGGED_HEAD => fill_row(room, (heads, head), put_known::<UNTAGGED_HEAD>, gather, registry),
+        _ => fill_row(room, (heads, head), <[u8]>::copy_from_slice, gather, registry),
+    }
+}
+
+/// Copies as many bytes as are known to be there, without a call.
+#[inline]
+fn put_known<const HEAD: usize>(to: &mut [u8], head: &[u8]) {
+    const FITS: &str = "the head has this length";
+    *to.first_chunk_mut::<HEAD>().expect(FITS) = *head.first_chunk().expect(FITS);
+}
+
+#[inline]
+fn fill_row(
+    room: &mut [u8],
+    (heads, head): (&[u8], usize),
+    put_head: impl Fn(&mut [u8], &[u8]),
+    gather: &Gather,
+    registry: &Registry,
+) -> Result<(), MemoryError> {
     let length = room.len() * head / heads.len();
     let datagrams = room.chunks_exact_mut(length).zip(heads.chunks_exact(head)).map(|(datagram, bytes)| {
         let (to, rest) = datagram.split_at_mut(head);
-        to.copy_from_slice(bytes);
+        put_head(to, bytes);
         rest.split_last_chunk_mut().expect("a datagram of a row ends with a CRC")
     });
     let put = |check: &mut [u8; CRC_LENGTH], crc: Crc32c| *check = crc.value().to_be_bytes();
