@@ -69,6 +69,20 @@ impl RawSlice {
         unsafe { self.touch(to, bytes.len(), || bytes::copy_in(to.as_ptr(), bytes, digest)) }
     }
 
+    /// As [`RawSlice::copy_in`] without a digest, in one piece.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn place(&self, offset: usize, bytes: &[u8]) -> Result<(), MemoryError> {
+        let to = self.at(offset, bytes.len());
+        // SAFETY: As for a copy with a digest.
+        unsafe { self.touch(to, bytes.len(), || bytes::place(to.as_ptr(), bytes)) }
+    }
+
     /// Copies from byte `offset` on into `out` and feeds what arrived there to `digest`, in one pass.
     ///
     /// # Panics

@@ -1,5 +1,6 @@
 use core::ptr::{self, NonNull};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 use weft_base::NoDigest;
 
@@ -83,6 +84,27 @@ fn each_touch_of_memory_that_has_gone_is_an_error() {
     let left = region.slice(..PAGE as u64).unwrap();
     registry.copy_in(&left, &long[..PAGE], &mut NoDigest).unwrap();
     registry.copy_out(&left, &mut long[..PAGE], &mut NoDigest).unwrap();
+}
+
+/// A copy of parts is abandoned amid a part, and not amid the caller's code that gives the parts.
+#[test]
+#[cfg_attr(miri, ignore = "it has no signals")]
+fn what_an_iterator_of_parts_owns_is_dropped_where_memory_has_gone() {
+    let pages = Pages::writable(4);
+    let (registry, region) = registered(&pages, Access::LOCAL_WRITE);
+    pages.take_away(2 * PAGE);
+    for length in [4000, 9000] {
+        let slice = region.slice((2 * PAGE - 3000) as u64..(2 * PAGE - 3000 + length) as u64).unwrap();
+        let (owned, bytes, mut out) = (Rc::new(()), vec![7; length], vec![0xa5; length]);
+        let held = Rc::clone(&owned);
+        let parts = bytes.chunks(1000).inspect(move |_| assert_eq!(Rc::strong_count(&held), 2));
+        assert!(is_fault(registry.copy_in_parts(&slice, parts)), "{length}");
+        assert_eq!(Rc::strong_count(&owned), 1, "{length}");
+        let (mut said, parts) = (0, out.chunks_mut(1000).map(|part| (part, Rc::clone(&owned))));
+        assert!(is_fault(registry.copy_out_parts(&slice, parts, |_, _: NoDigest| said += 1)), "{length}");
+        assert_eq!((said, Rc::strong_count(&owned)), (3, 1), "{length}");
+        assert!(out[..3000].iter().all(|byte| *byte == 7), "{length}");
+    }
 }
 
 /// A digest that reads each byte.

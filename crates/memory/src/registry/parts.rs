@@ -1,11 +1,9 @@
 //! Copies between a slice and parts that belong one behind the other.
 
-use core::ptr::NonNull;
-
 use weft_base::{Digest, NoDigest, Slice};
 
 use super::Registry;
-use crate::{MemoryError, bytes};
+use crate::MemoryError;
 
 impl Registry {
     /// Copies these parts, one behind the other, into a slice that has the length of all of them.
@@ -23,17 +21,12 @@ impl Registry {
                 self.copy_in(slice, part, &mut NoDigest)
             });
         }
-        let copy = |pointer: NonNull<u8>| {
-            let mut places = Places::new(slice);
-            for part in parts {
-                let at = places.take(part.len())?;
-                // SAFETY: `touch` vouches for as many bytes as the slice has, and the place is in it.
-                unsafe { bytes::place(pointer.as_ptr().add(at), part) };
-            }
-            places.end()
-        };
-        // SAFETY: Copies may stop anywhere.
-        unsafe { self.touch(slice, copy) }?
+        let (raw, mut places) = (self.resolve(slice)?, Places::new(slice));
+        for part in parts {
+            // A touch that faults is abandoned, and what the iterator owns with it: each is of one part alone.
+            raw.place(places.take(part.len())?, part)?;
+        }
+        places.end()
     }
 
     /// Copies a slice into these parts, one behind the other, which have its length together, and says of each, by what
@@ -56,18 +49,14 @@ impl Registry {
                 Ok(())
             });
         }
-        let copy = |pointer: NonNull<u8>| {
-            let mut places = Places::new(slice);
-            for (part, beside) in parts {
-                let (at, mut digest) = (places.take(part.len())?, D::default());
-                // SAFETY: `touch` vouches for as many bytes as the slice has, and the place is in it.
-                unsafe { bytes::copy_out(pointer.as_ptr().add(at), part, &mut digest) };
-                say(beside, digest);
-            }
-            places.end()
-        };
-        // SAFETY: Copies and checksums may stop anywhere.
-        unsafe { self.touch(slice, copy) }?
+        let (raw, mut places) = (self.resolve(slice)?, Places::new(slice));
+        for (part, beside) in parts {
+            let mut digest = D::default();
+            // A touch of its own, as above.
+            raw.copy_out(places.take(part.len())?, part, &mut digest)?;
+            say(beside, digest);
+        }
+        places.end()
     }
 }
 
