@@ -91,8 +91,8 @@ const PACKETS: usize = 12;
 const PAYLOAD: usize = 1000;
 
 /// Something is wrong with one packet of a row.
-const FAULTS: [&str; 10] =
-    ["none", "missing", "doubled", "swapped", "payload", "head", "forged", "shorter", "cut", "late"];
+const FAULTS: [&str; 11] =
+    ["none", "missing", "doubled", "swapped", "payload", "head", "end", "forged", "shorter", "cut", "late"];
 
 fn spoil(fault: &str, at: usize, origin: Origin, packets: &mut Vec<Vec<u8>>) {
     match fault {
@@ -101,6 +101,8 @@ fn spoil(fault: &str, at: usize, origin: Origin, packets: &mut Vec<Vec<u8>>) {
         "swapped" => packets.swap(at, (at + 1) % PACKETS),
         "payload" => packets[at][HEAD + 20] ^= 0x10,
         "head" => packets[at][HEADER_LENGTH + 3] ^= 0x10,
+        // That it ends the message (RFC 5041 figure 3: L).
+        "end" => packets[at][HEADER_LENGTH + 7] ^= 0x40,
         // Whoever can write a header check can say anything.
         "forged" => {
             packets[at][HEADER_LENGTH + 4] ^= 0x10;

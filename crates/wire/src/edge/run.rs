@@ -177,8 +177,9 @@ impl<'a> Run<'a> {
     /// Finds the run at the front of these datagrams, of `size` bytes each but the last, which may have fewer. `None`:
     /// there are not two packets that belong together.
     ///
-    /// The first packet is still to be verified ([`Run::verify`]). Then so are the others, but for their payload: each
-    /// byte is what it must be behind the first. Their header checks are not computed.
+    /// The first packet and the last one are still to be verified ([`Run::verify`]). Then so are the others, but for
+    /// their payload: each byte is what it must be behind the first, but for whether the acknowledgement is waited for.
+    /// Their header checks are not computed.
     #[must_use]
     pub fn find(bytes: &'a [u8], size: usize) -> Option<Self> {
         let datagram = bytes.get(..size).filter(|_| size < bytes.len())?;
@@ -223,13 +224,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Checks the first packet, and makes its number whole, as [`Packet::verify`].
+    /// Checks the first packet, and makes its number whole, as [`Packet::verify`]. And the last one, which is left out
+    /// if it is damaged: its end of the message is not compared with anything. A packet that says wrongly that it ends
+    /// the message, or does not say it, is always the last: none behind it goes on.
     ///
     /// # Errors
-    /// As there.
+    /// As there, or only the first packet is left.
     pub fn verify(mut self, expected: u64) -> Result<Self, EdgeError> {
         self.first = self.first.verify(expected)?;
-        Ok(self)
+        let (before, last) = self.bytes.split_at((self.count - 1) * self.size);
+        let number = self.first.header.number + self.count as u64 - 1;
+        match Packet::parse(last)?.verify(number) {
+            Ok(_) => Ok(self),
+            Err(error) if before.len() == self.size => Err(error),
+            Err(_) => Ok(self.without_last(before)),
+        }
+    }
+
+    #[cold]
+    fn without_last(self, before: &'a [u8]) -> Self {
+        let ack_now = before.chunks(self.size).any(|datagram| datagram[0] & ACK_NOW != 0);
+        Self { bytes: before, count: self.count - 1, ack_now, last: false, ..self }
     }
 
     /// The header of the first packet; `ack_now` if any of them has that.
@@ -513,6 +528,21 @@ mod tests {
                     assert_eq!(count, index, "packet {index}, byte {at}, bit {bit}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_packet_whose_last_flag_was_damaged_is_in_no_run() {
+        let (packets, last_at) = (ROW.packets(), HEADER_LENGTH + 7);
+        let next = Row { number: 80, position: 10_001, target: advanced(ROW.target, 1000), ..ROW }.packets();
+        for (index, others) in (1..10).flat_map(|index| [(index, &[][..]), (index, &next)]) {
+            let mut packets = [&packets[..], others].concat();
+            packets[index][last_at] ^= LAST;
+            let bytes = packets.concat();
+            let found = Run::find(&bytes, packets[0].len()).and_then(|run| run.verify(60).ok());
+            let found = found.map(|run| (run.count(), run.is_last(), run.length(), run.header().ack_now));
+            let expected = (index > 1).then_some((index, false, index * packets[0].len(), index > 2));
+            assert_eq!(found, expected, "packet {index}");
         }
     }
 
