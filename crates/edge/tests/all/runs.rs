@@ -4,14 +4,14 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use crate::world::{address, bytes, established};
-use weft_base::{Gather, RegionId, Slice, Stag, Time};
+use weft_base::{Gather, MessageNumber, Random, RegionId, Slice, Stag, Time};
 use weft_edge::{
     Batch, Confirmation, Connection, Established, Meta, Options, Piece, Run, Segment, Settings, Sink, Source, Verdict,
 };
 use weft_wire::Crc32c;
-use weft_wire::ddp::{Header, TAGGED_LENGTH, Target};
+use weft_wire::ddp::{Header, TAGGED_LENGTH, Target, UNTAGGED_LENGTH};
 use weft_wire::edge::ConnectionId;
-use weft_wire::edge::frame::SegmentOptions;
+use weft_wire::edge::frame::{SegmentOptions, ddp_header_length};
 use weft_wire::edge::packet::{self, Builder, HEADER_LENGTH};
 
 const MS: Duration = Duration::from_millis(1);
@@ -37,7 +37,7 @@ impl Store {
 
 impl Sink for Store {
     fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, _: Options) -> Verdict {
-        let payload = &ulpdu[TAGGED_LENGTH..];
+        let payload = &ulpdu[ddp_header_length(ulpdu[0])..];
         if Crc32c::of(payload) == crc { self.put(position, payload) } else { Verdict::BadPayload }
     }
 
@@ -171,6 +171,98 @@ fn one_wrong_packet_anywhere_changes_nothing_for_the_others() {
             assert_eq!(acknowledge(&mut together), acknowledge(&mut apart), "{what}");
         }
     }
+}
+
+/// Packets of messages of every kind, with their numbers, one behind the other.
+fn any_messages(random: &mut Random) -> Vec<(u64, Vec<u8>)> {
+    let mut number = [0, (1 << 32) - 30][random.below(2) as usize];
+    let mut position = [0, (1 << 48) - 3000][random.below(2) as usize];
+    let mut packets = vec![];
+    while packets.len() < 60 {
+        let (size, count) = (1 + random.below(300) as usize, 1 + random.below(70));
+        let (unordered, asks) = (random.one_in(3), 1 + random.below(20));
+        let (is_tagged, offset) = (random.one_in(2), random.next_u64());
+        for part in 0..count {
+            let is_last = part + 1 == count;
+            let length = if is_last { 1 + random.below(size as u64) as usize } else { size };
+            let skip = part * size as u64;
+            let target = if is_tagged {
+                Target::Tagged { stag: Stag(7), offset: offset.wrapping_add(skip) }
+            } else {
+                let offset = (offset as u32).wrapping_add(skip as u32);
+                Target::Untagged { word: 3, queue: 0, number: MessageNumber(9), offset }
+            };
+            let mut ddp = [0; UNTAGGED_LENGTH];
+            let head = Header { last: is_last, control: 0x40, target }.emit(&mut ddp);
+            let ack_now = number % asks == 0;
+            let destination = ConnectionId(101);
+            let header = packet::Header { ack_now, key_phase: false, rail: 0, destination, number };
+            let payload = bytes(0, position, length);
+            let mut packet = vec![];
+            let mut builder = Builder::new(&mut packet, &header);
+            builder.segment(position, None, &SegmentOptions { unordered, fence: None }, &ddp[..head]);
+            builder.payload(&payload);
+            builder.finish();
+            packets.push((number, packet));
+            (number, position) = (number + 1, position + length as u64 + u64::from(is_last));
+        }
+    }
+    packets
+}
+
+/// Something is wrong with any of them.
+fn spoil_any(random: &mut Random, packets: &mut Vec<(u64, Vec<u8>)>) {
+    let at = random.below(packets.len() as u64 - 1) as usize;
+    let (number, packet) = &mut packets[at];
+    if packet.len() <= HEAD {
+        // It was cut off.
+        return;
+    }
+    match random.below(7) {
+        0 => drop(packets.remove(at)),
+        1 => packets.insert(at, packets[at].clone()),
+        2 => packets.swap(at, at + 1),
+        3 => packet.truncate(1 + random.below(packet.len() as u64) as usize),
+        4 => {
+            packet[2 + random.below(8) as usize] ^= 1 << random.below(8);
+            packet::reseal(packet, *number);
+        }
+        // What may differ in any packet of a run, without options, is in this byte.
+        5 => packet[HEADER_LENGTH + 7] ^= 1 << random.below(8),
+        _ => {
+            for _ in 0..=random.below(3) {
+                let (byte, bit) = (random.below(packet.len() as u64) as usize, random.below(8));
+                // In a run neither of these is checked of each packet, and neither changes what it brings.
+                let is_spared = (byte, bit) == (0, 3) || (HEADER_LENGTH - 4..HEADER_LENGTH).contains(&byte);
+                packet[byte] ^= u8::from(!is_spared) << bit;
+            }
+        }
+    }
+}
+
+#[test]
+fn any_faults_in_any_messages_change_nothing_for_the_others() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (first, mut runs) = (number("WEFT_EDGE_SEED").unwrap_or(0), 0);
+    let count = number("WEFT_EDGE_RUNS").unwrap_or(300);
+    for seed in first..first + count {
+        let mut random = Random::new(seed);
+        let mut packets = any_messages(&mut random);
+        for _ in 0..random.below(6) {
+            spoil_any(&mut random, &mut packets);
+        }
+        let packets: Vec<Vec<u8>> = packets.into_iter().map(|(_, packet)| packet).collect();
+        let now = Time::from_nanos(1_000_000_000);
+        let meta = Meta { from: address(0), local: 0, ecn: 2, now };
+        let [mut together, mut apart] = [connection(1, now), connection(1, now)];
+        let [mut all, mut each] = [Store::default(), Store::default()];
+        joined(&packets).iter().for_each(|(bytes, size)| together.receive_all(bytes, *size, &meta, &mut all));
+        packets.iter().for_each(|packet| apart.receive(packet, &meta, &mut each));
+        assert!(all.bytes == each.bytes, "seed {seed}: {} and {} bytes", all.bytes.len(), each.bytes.len());
+        assert_eq!(together.counters(), apart.counters(), "seed {seed}");
+        runs += all.runs;
+    }
+    assert!(runs as u64 > count, "{runs} runs");
 }
 
 /// Writes of one region, one behind the other.
