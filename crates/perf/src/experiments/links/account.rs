@@ -114,6 +114,17 @@ pub(crate) struct Span {
     pub(crate) omitted: f64,
 }
 
+impl Span {
+    /// # Errors
+    /// Nothing is left of the stream: its throughput would be none.
+    pub(crate) fn new(seconds: f64, omitted: f64) -> Result<Self, String> {
+        let is_left = omitted < seconds;
+        is_left
+            .then_some(Self { seconds, omitted })
+            .ok_or_else(|| format!("--omit {omitted}: nothing is left of streams of {seconds} s"))
+    }
+}
+
 /// Sums up a run.
 pub(crate) fn sum_up(
     arrivals: &Account,
@@ -220,6 +231,13 @@ mod tests {
         let account = Account { bytes, ..Account::default() };
         let speed = |omitted| speed(&account, Span { seconds: 0.6, omitted });
         assert_eq!((speed(0.3), speed(0.0)), (5000.0, 3000.0));
+    }
+
+    #[test]
+    fn something_is_left_of_a_stream() {
+        assert_eq!(Span::new(0.6, 0.5), Ok(Span { seconds: 0.6, omitted: 0.5 }));
+        let refused = Err("--omit 0.5: nothing is left of streams of 0.5 s".to_owned());
+        assert_eq!(Span::new(0.5, 0.5), refused);
     }
 
     #[test]

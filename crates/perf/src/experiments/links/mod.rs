@@ -101,14 +101,7 @@ impl Links {
     /// The time of a stream.
     fn span(&self, seconds: Option<f64>) -> Result<Span, Failure> {
         let usual = if self.cut_link.is_some() { SECONDS_WITH_CUT } else { SECONDS };
-        let span = Span { seconds: seconds.unwrap_or(usual), omitted: self.omit.unwrap_or(OMITTED) };
-        match self.omit {
-            Some(omit) if omit >= span.seconds => {
-                let words = format!("--omit {omit}: nothing is left of streams of {} s", span.seconds);
-                Err(Failure::Usage(words))
-            }
-            _ => Ok(span),
-        }
+        Span::new(seconds.unwrap_or(usual), self.omit.unwrap_or(OMITTED)).map_err(Failure::Usage)
     }
 }
 
