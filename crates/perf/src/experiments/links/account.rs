@@ -255,8 +255,8 @@ mod tests {
     fn acknowledgements_are_extra_frames() {
         let plan = Plan::default();
         let share = |frames, payload, size| extra_frames(frames, payload, size, &plan, Carrier::Edge);
-        // 64 KiB are 46 frames of 1425 bytes; each message has two acknowledgements here.
-        assert!((share(4800, 100 << 16, None) - 2.0 / 46.0).abs() < 1e-9);
+        // 256 KiB are 184 frames of 1425 bytes; each message has two acknowledgements here.
+        assert!((share(18_600, 100 << 18, None) - 2.0 / 184.0).abs() < 1e-9);
         assert_eq!(share(200, 400, Some(4)), 1.0, "a frame of its own each, and an acknowledgement");
         assert_eq!(share(50, 400, Some(4)), -0.5, "two in each frame");
     }
