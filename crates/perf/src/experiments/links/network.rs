@@ -84,6 +84,13 @@ pub(crate) fn cables(shape: &Shape, delay_beside: Option<Duration>) -> Vec<(Opti
     vec![(Some(0), own), (Some(1), shared), (Some(2), beside)]
 }
 
+/// The least that any of these cables delays frames by: what comes late by a part of it has lost its meaning. Zero if
+/// none of them delays any.
+pub(crate) fn least_delay(shape: &Shape, delay_beside: Option<Duration>) -> Duration {
+    let delays = cables(shape, delay_beside).into_iter().map(|(_, shape)| shape.delay);
+    delays.filter(|delay| !delay.is_zero()).min().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +132,8 @@ mod tests {
         let shared = Shape { delay: Duration::ZERO, ..shape.clone() };
         let wanted = [(Some(0), of(delay(5))), (Some(1), shared), (Some(2), of(delay(25)))];
         assert_eq!(cables(&shape, Some(delay(25))), wanted);
+        let least = |beside| least_delay(&shape, beside);
+        assert_eq!([None, Some(delay(25)), Some(delay(2))].map(least), [delay(5), delay(5), delay(2)]);
+        assert_eq!(least_delay(&Shape::default(), None), Duration::ZERO);
     }
 }

@@ -11,7 +11,7 @@ use weft_lab::{Host, Lab, Link, Plan, Shape, Way};
 
 use crate::experiments::links::account::{Costs, Moments, Span, Summary, extra_frames, possible, share, sum_up};
 use crate::experiments::links::contestant::{Begins, Beside, Contestant};
-use crate::experiments::links::network::cables;
+use crate::experiments::links::network::{cables, least_delay};
 use crate::experiments::links::side::SIDE_COMMAND;
 use crate::experiments::links::side::{Account, Carrier, Counts, Pattern, Receive, Wake, step_now};
 use crate::result::Late;
@@ -168,7 +168,8 @@ impl Case<'_> {
         let costs = Costs { cpu_s, counts };
         let mut summary = sum_up(&arrivals, &costs, self.span, possible, moments);
         summary.share = beside.and_then(|other| share(&arrivals, &other, self.span.seconds));
-        let delay = self.shape.map(|shape| shape.delay).unwrap_or_default();
+        let delay_beside = self.beside.and_then(|beside| beside.delay);
+        let delay = self.shape.map(|shape| least_delay(shape, delay_beside)).unwrap_or_default();
         summary.lateness = lateness.map(|lateness| Late::of(lateness, delay));
         summary.extra_frames = self.frames(&lab).map(|frames| {
             let payload = arrivals.bytes.iter().sum();
