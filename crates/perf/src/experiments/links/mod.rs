@@ -235,7 +235,8 @@ struct Cell<'a> {
 /// Runs the test.
 pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> Result<(), Failure> {
     let (contestants, span) = (contestants(wishes)?, arguments.span(wishes.seconds)?);
-    let network = |number: &Number| Network::new(*number, &arguments.rate, &arguments.emulate);
+    let delay_beside = arguments.beside_delay.map(|Time(delay)| delay);
+    let network = |number: &Number| Network::new(*number, &arguments.rate, &arguments.emulate, delay_beside);
     let networks = arguments.links.iter().map(network).collect::<Result<Vec<_>, _>>()?;
     let (patterns, sizes) = (patterns(arguments)?, sizes(wishes)?);
     let (interrupt, measurement) = (Interrupt::watch()?, Measurement::begin("links", QUESTION));
@@ -243,7 +244,6 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> R
     let of_pattern = |pattern| sizes.iter().map(move |size| (pattern, *size));
     let of_one = |way| others.iter().map(move |other| (way, *other));
     let ways: Vec<_> = patterns.iter().copied().flat_map(of_pattern).flat_map(of_one).collect();
-    let delay_beside = arguments.beside_delay.map(|Time(delay)| delay);
     let (mut cells, keys) = (Vec::new(), Keys::of(arguments));
     for Network { plan, shapes } in &networks {
         let of_one = |one| cases(one, wishes.engines, &arguments.receive);

@@ -40,9 +40,17 @@ pub(crate) struct Network {
 impl Network {
     /// The network with this number of links, of these rates: one of all, or one of each. `emulate`: what is done to
     /// frames, one after the other; nothing if it is empty.
-    pub(crate) fn new(number: Number, rates: &[BitsPerSecond], emulate: &[Shape]) -> Result<Self, Failure> {
+    /// `delay_beside`: as for [`cables`].
+    pub(crate) fn new(
+        number: Number,
+        rates: &[BitsPerSecond],
+        emulate: &[Shape],
+        delay_beside: Option<Duration>,
+    ) -> Result<Self, Failure> {
         let plan = plan(number, rates)?;
         let shapes = shapes(&plan, emulate)?;
+        let beside = Shape { delay: delay_beside.unwrap_or_default(), ..Shape::default() };
+        beside.check().map_err(|error| Failure::Usage(format!("--beside-delay: {error}")))?;
         Ok(Self { plan, shapes })
     }
 }
@@ -112,15 +120,18 @@ mod tests {
     fn the_rate_of_a_number_is_that_of_its_links_and_of_what_is_done_to_their_frames() {
         let emulate = [Shape { delay: Duration::from_millis(1), ..Shape::default() }];
         for (rate, wanted) in [(None, GIGABIT), (Some(TEN), TEN)] {
-            let network = Network::new(Number { links: 2, rate }, &[GIGABIT], &emulate).unwrap();
+            let network = Network::new(Number { links: 2, rate }, &[GIGABIT], &emulate, None).unwrap();
             assert_eq!((network.plan.links, network.plan.rate), (2, Some(wanted)));
             let [Some(shape)] = &network.shapes[..] else { panic!("{network:?}") };
             assert_eq!((shape.rate, shape.delay), (Some(wanted), Duration::from_millis(1)));
         }
         let number = Number { links: 2, rate: None };
-        assert_eq!(Network::new(number, &[GIGABIT, TEN], &[]).unwrap().plan.rates, [GIGABIT, TEN]);
-        assert!(Network::new(number, &[GIGABIT; 3], &[]).is_err());
-        assert!(Network::new(number, &[GIGABIT, TEN], &emulate).is_err());
+        assert_eq!(Network::new(number, &[GIGABIT, TEN], &[], None).unwrap().plan.rates, [GIGABIT, TEN]);
+        assert!(Network::new(number, &[GIGABIT; 3], &[], None).is_err());
+        assert!(Network::new(number, &[GIGABIT, TEN], &emulate, None).is_err());
+        // Before there is a network of which the one with the stream beside is made.
+        let far = Network::new(number, &[GIGABIT], &emulate, Some(Duration::from_secs(20)));
+        assert!(matches!(far, Err(Failure::Usage(words)) if words.contains("--beside-delay: a delay of 20s")));
     }
 
     #[test]
