@@ -326,9 +326,13 @@ mod tests {
     #[test]
     fn packets_in_a_row_are_as_many_as_would_leave_one_by_one() {
         let burst = Duration::from_micros(500);
-        let (bytes, window, trip) = (1472, 150_000, Duration::from_millis(2));
-        for late_us in [0, 100, 700, 5000] {
-            let mut one_by_one = Pacer::default();
+        let (bytes, trip) = (1472, Duration::from_millis(2));
+        // The last one has long bursts.
+        let cases = [(false, 150_000), (true, 150_000), (true, 1_500_000)];
+        for (late_us, (is_steady, window)) in
+            [0, 100, 700, 5000].into_iter().flat_map(|late| cases.map(|it| (late, it)))
+        {
+            let mut one_by_one = Pacer { is_steady, ..Pacer::default() };
             // It has stopped somebody, who comes late.
             while one_by_one.stops_until(burst, at(100)).is_none() {
                 one_by_one.on_sent(bytes, window, trip, at(100));
@@ -343,9 +347,9 @@ mod tests {
                 one_by_one.on_sent(bytes, window, trip, now);
                 count += 1;
             }
-            assert_eq!((room, row.due), (count, one_by_one.due), "{late_us} us late");
+            assert_eq!((room, row.due), (count, one_by_one.due), "{late_us} us late, {is_steady}, {window}");
             assert!(row.stops_until(burst, now).is_some());
         }
-        assert_eq!(Pacer::default().room(burst, bytes, window, Duration::ZERO, at(1)), u64::MAX);
+        assert_eq!(Pacer::default().room(burst, bytes, 150_000, Duration::ZERO, at(1)), u64::MAX);
     }
 }
