@@ -419,3 +419,18 @@ fn checked_alike(are_good: &mut &[bool], most: usize) -> (usize, bool) {
     *are_good = &are_good[count..];
     (count, first)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_datagrams_that_were_checked_alike_stay_together() {
+        let mut are_good = &[true, true, false, true][..];
+        // What was not found good is checked by the connection, whatever came together with it.
+        assert_eq!(checked_alike(&mut are_good, 4), (2, true));
+        assert_eq!(checked_alike(&mut are_good, 1), (1, false));
+        assert_eq!(checked_alike(&mut are_good, 3), (1, true));
+        assert_eq!(checked_alike(&mut are_good, 3), (3, false));
+    }
+}
