@@ -45,8 +45,8 @@ pub trait Source {
     fn next(&mut self, budget: u32) -> Option<Segment<'_>>;
 
     /// As [`Source::next`], for a segment that is sent in up to `most` packets, with a ULPDU of at most `budget` bytes
-    /// in each; where much more of its message follows, in up to `amid` packets. Returns with it the bytes of payload for
-    /// each packet; 0: it is for one.
+    /// in each; where much more of its message follows, in up to `amid` packets. Returns with it the bytes of payload
+    /// for each packet; 0: it is for one.
     fn next_run(&mut self, budget: u32, most: u32, amid: u32) -> Option<(Segment<'_>, u32)> {
         let _ = (most, amid);
         self.next(budget).map(|segment| (segment, 0))

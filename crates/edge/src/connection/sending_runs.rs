@@ -103,8 +103,8 @@ impl Connection {
         Some(Parts { serial, size, first, count, length, head, is_gathered })
     }
 
-    /// Takes a segment from the source for several packets with a ULPDU of at most `budget` bytes each. Amid a message it
-    /// ends with the batch, which has room for `room` more: otherwise most batches would have the end of one segment
+    /// Takes a segment from the source for several packets with a ULPDU of at most `budget` bytes each. Amid a message
+    /// it ends with the batch, which has room for `room` more: otherwise most batches would have the end of one segment
     /// and the beginning of another, each of which is a run and costs as much as a whole one.
     fn take_run(&mut self, source: &mut impl Source, budget: u32, room: usize) -> Option<()> {
         let most = self.outgoing.room_for_run(budget);

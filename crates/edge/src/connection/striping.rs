@@ -129,8 +129,8 @@ impl Connection {
         (0..self.rails.len()).filter(|index| has(rails, *index)).min_by_key(|index| self.rails[*index].arrival())
     }
 
-    /// The source has nothing, or may give nothing: retransmits what is in flight on slower rails, if it takes more than
-    /// twice as long there as over this one. Returns true when there is such a packet.
+    /// The source has nothing, or may give nothing: retransmits what is in flight on slower rails, if it takes more
+    /// than twice as long there as over this one. Returns true when there is such a packet.
     ///
     /// A source that waits for completions gives more a moment later, and the retransmission takes the place of that.
     /// So rails of similar speed send nothing twice: a packet is only ever given to the rail over which it arrives

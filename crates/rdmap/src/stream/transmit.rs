@@ -47,8 +47,8 @@ impl Stream {
     }
 
     /// As [`Stream::poll_transmit`], for a stream below that cuts the segment itself: into up to `most` segments with
-    /// ULPDUs of `max_ulpdu` bytes, each with the header of this one, but for its offset and Last. Where much more of the
-    /// message follows they are `amid` at most.
+    /// ULPDUs of `max_ulpdu` bytes, each with the header of this one, but for its offset and Last. Where much more of
+    /// the message follows they are `amid` at most.
     pub fn poll_transmit_run(&mut self, max_ulpdu: u32, most: u32, amid: u32) -> Option<Segment<'_>> {
         let room = Room { max_ulpdu: max_ulpdu.max(MIN_ULPDU), most: most.max(1), amid: amid.max(1) };
         let formed = match self.source()? {
