@@ -261,7 +261,7 @@ impl Asking {
         room.saturating_sub(1).min(self.requests.spares(self.unasked, self.length))
     }
 
-    /// So many leave.
+    /// Counts packets that are sent and request no acknowledgement.
     fn pass(&mut self, quiet: u64) {
         self.in_flight += quiet * self.length;
         self.unasked += quiet * self.length;

@@ -328,8 +328,8 @@ fn bulk_takes_few_calls_and_few_acknowledgements() {
     world.finish();
 }
 
-/// A program that waits for completions before it gives more, over two links of which one takes somewhat longer: the
-/// other one is free now and then, and must not send again what is under way on the longer one.
+/// The application posts a request only when another one completes, and the two rails have somewhat different round
+/// trips. The faster rail idles now and then, and must not retransmit what is in flight on the slower one.
 #[test]
 fn where_a_program_waits_for_completions_rails_that_are_nearly_alike_send_nothing_twice() {
     let mut world = joined(&[Link::new(1000, 250), Link::new(1000, 400)], &settings(), [0, 0], 1);
