@@ -45,8 +45,6 @@ pub struct Pacer {
     /// When it let somebody go last whom it had stopped, and how late he came.
     woke_at: Time,
     late: Duration,
-    /// The rate is known, and not that of slow start, which may be twice what the path carries.
-    is_steady: bool,
     /// How much earlier than now what leaves may count as due: the initial window, from a quiet path until the pacer
     /// stops the sender.
     initial: Duration,
@@ -56,23 +54,17 @@ impl Pacer {
     /// The time from which on something may leave, if what `burst` makes up for may leave together.
     #[must_use]
     pub fn free_at(&self, burst: Duration) -> Time {
-        let burst = self.longest(burst);
         let ahead = if self.rests { burst - self.saves(burst) } else { burst };
         let ahead = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
         Time::from_nanos(self.due.as_nanos().saturating_sub(ahead))
     }
 
-    /// Whether the sender has left slow start: then bursts on fast paths are long.
-    pub const fn set_steady(&mut self, is_steady: bool) {
-        self.is_steady = is_steady;
-    }
-
-    /// The longest burst, where `usual` is that of a slow path.
-    fn longest(&self, usual: Duration) -> Duration {
-        let (window, round_trip) = self.rate;
+    /// The burst of a path with this window and round trip, after slow start; `usual` is that of a slow path. It is
+    /// twice as long where two system calls of 64 KiB leave in that time.
+    #[must_use]
+    pub fn burst_of(usual: Duration, window: u64, round_trip: Duration) -> Duration {
         let twice = usual.saturating_mul(2);
-        let is_long = self.is_steady && time_of(LONG_BURST, window, round_trip) <= twice;
-        if is_long { twice } else { usual }
+        if time_of(LONG_BURST, window, round_trip) <= twice { twice } else { usual }
     }
 
     /// How much of a burst is saved up before somebody goes on that was stopped.
@@ -126,7 +118,7 @@ impl Pacer {
     #[must_use]
     pub fn room(&self, burst: Duration, bytes: u64, window: u64, round_trip: Duration, now: Time) -> u64 {
         let (due, takes) = self.next(bytes, window, round_trip, now);
-        let left = (now + self.longest(burst)).since(due).as_nanos();
+        let left = (now + burst).since(due).as_nanos();
         left.checked_div(takes.as_nanos()).map_or(u64::MAX, |more| 1 + more as u64)
     }
 
@@ -219,7 +211,8 @@ mod tests {
     /// When packets of 1000 bytes leave, in microseconds, and how many at first, if a sender always has more to send,
     /// at 5/4 of a window of 8/10 of `per_ms` packets in a millisecond.
     fn bursts(per_ms: u64, burst: Duration) -> (usize, Vec<u64>) {
-        let (mut pacer, mut left) = (Pacer { is_steady: true, ..Pacer::default() }, vec![]);
+        let (mut pacer, mut left) = (Pacer::default(), vec![]);
+        let burst = Pacer::burst_of(burst, per_ms * 800, Duration::from_millis(1));
         for micros in (0..10_000).step_by(10) {
             let now = Time::from_nanos(1_000_000_000 + micros * 1000);
             while pacer.stops_until(burst, now).is_none() {
@@ -325,14 +318,13 @@ mod tests {
     }
     #[test]
     fn packets_in_a_row_are_as_many_as_would_leave_one_by_one() {
-        let burst = Duration::from_micros(500);
         let (bytes, trip) = (1472, Duration::from_millis(2));
-        // The last one has long bursts.
-        let cases = [(false, 150_000), (true, 150_000), (true, 1_500_000)];
-        for (late_us, (is_steady, window)) in
-            [0, 100, 700, 5000].into_iter().flat_map(|late| cases.map(|it| (late, it)))
+        // The second one has long bursts.
+        for (late_us, window) in
+            [0, 100, 700, 5000].into_iter().flat_map(|late| [150_000, 1_500_000].map(|it| (late, it)))
         {
-            let mut one_by_one = Pacer { is_steady, ..Pacer::default() };
+            let burst = Pacer::burst_of(Duration::from_micros(500), window, trip);
+            let mut one_by_one = Pacer::default();
             // It has stopped somebody, who comes late.
             while one_by_one.stops_until(burst, at(100)).is_none() {
                 one_by_one.on_sent(bytes, window, trip, at(100));
@@ -347,9 +339,10 @@ mod tests {
                 one_by_one.on_sent(bytes, window, trip, now);
                 count += 1;
             }
-            assert_eq!((room, row.due), (count, one_by_one.due), "{late_us} us late, {is_steady}, {window}");
+            assert_eq!((room, row.due), (count, one_by_one.due), "{late_us} us late, {window}");
             assert!(row.stops_until(burst, now).is_some());
         }
+        let burst = Duration::from_micros(500);
         assert_eq!(Pacer::default().room(burst, bytes, 150_000, Duration::ZERO, at(1)), u64::MAX);
     }
 }

@@ -309,6 +309,13 @@ impl Rail {
         window.min(self.credit + on_the_path).max(datagram)
     }
 
+    /// The pacer's longest burst; `usual` is that of a slow path. In slow start it is no longer than that: the rate is
+    /// up to twice what the path carries.
+    pub(crate) fn burst(&self, usual: Duration) -> Duration {
+        let is_known = !self.window.is_slow_start();
+        if is_known { Pacer::burst_of(usual, self.limit(), self.trip.smoothed()) } else { usual }
+    }
+
     /// Bytes of a full window that are under way at a time and wait in no queue: its rate by the least round trip.
     pub(crate) fn held(&self) -> u64 {
         let (window, round_trip) = (self.limit(), self.trip.smoothed_ns().max(1));

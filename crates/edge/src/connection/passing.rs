@@ -45,7 +45,7 @@ impl Connection {
             && rail.response.is_none()
             && rail.sent.has_room(true)
             && rail.window_is_open()
-            && rail.pacer.free_at(self.settings.batch_time) <= now
+            && rail.pacer.free_at(rail.burst(self.settings.batch_time)) <= now
     }
 
     /// Writes a datagram with this segment to the empty batch `out`, in one piece, with the acknowledgement that is due

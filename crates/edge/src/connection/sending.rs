@@ -280,8 +280,7 @@ impl Connection {
         }
         if rail.probes == 0 {
             rail.see_quiet(now);
-            rail.pacer.set_steady(!rail.window.is_slow_start());
-            rail.paced_until = rail.pacer.stops_until(self.settings.batch_time, now);
+            rail.paced_until = rail.pacer.stops_until(rail.burst(self.settings.batch_time), now);
         }
         rail.paced_until.is_none()
     }

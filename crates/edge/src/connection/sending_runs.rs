@@ -122,7 +122,13 @@ impl Connection {
         let rail = &self.rails[index];
         let of_window = rail.limit().saturating_sub(rail.sent.in_flight()) / length as u64;
         let of_pacer = if rail.trip.is_known() && rail.probes == 0 {
-            rail.pacer.room(self.settings.batch_time, length as u64, rail.limit(), rail.trip.smoothed(), now)
+            rail.pacer.room(
+                rail.burst(self.settings.batch_time),
+                length as u64,
+                rail.limit(),
+                rail.trip.smoothed(),
+                now,
+            )
         } else {
             u64::MAX
         };
@@ -235,7 +241,7 @@ impl Connection {
     }
 }
 
-/// Which packets ask for an acknowledgement.
+/// Decides which packets of a run request an acknowledgement.
 struct Asking {
     requests: Requests,
     /// Bytes of each packet.
@@ -255,7 +261,7 @@ impl Asking {
         Self { requests, length, limit, in_flight, unasked: rail.unasked, was_full: false }
     }
 
-    /// How many packets neither ask nor fill the window.
+    /// The number of packets from here on that neither request an acknowledgement nor fill the window.
     fn quiet(&self) -> u64 {
         let room = self.limit.saturating_sub(self.in_flight) / self.length;
         room.saturating_sub(1).min(self.requests.spares(self.unasked, self.length))
@@ -267,7 +273,7 @@ impl Asking {
         self.unasked += quiet * self.length;
     }
 
-    /// A packet leaves. Whether it asks: anyway, if it `must`.
+    /// Counts a packet that is sent, and returns whether it requests an acknowledgement. `must`: it does in any case.
     fn next(&mut self, must: bool) -> bool {
         let fills = self.in_flight + 2 * self.length > self.limit;
         self.pass(1);
