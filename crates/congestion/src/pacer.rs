@@ -17,8 +17,8 @@ const MADE_UP_BYTES: u64 = INITIAL_WINDOW;
 const INITIAL_WINDOW: u64 = 14_720;
 /// The most that one system call sends (`UDP_SEGMENT`), and one segment of the kernel's that passes a host whole.
 const LARGEST_CALL: u64 = 64 << 10;
-/// Where this leaves in two bursts, a burst may be twice as long: so that on fast paths each call and each wake-up of
-/// both hosts is for whole segments, of which Linux sends what leaves in 1 ms (`tcp_tso_autosize`).
+/// A path that carries this in two bursts gets bursts of twice the length: each system call then sends a full segment,
+/// and each wake-up of a host handles several. Linux also sends 1 ms at a time (`tcp_tso_autosize`).
 const LONG_BURST: u64 = 2 * LARGEST_CALL;
 /// A burst that is a smaller part of that is a packet or two: to wait for all of it saves nothing.
 const LEAST_PART: u32 = 16;

@@ -266,7 +266,7 @@ impl Connection {
     }
 
     fn handle_timers(&mut self, now: Time) {
-        // First: where there is a second rail, the first one is overdue earlier.
+        // Before the timers of rails: with a second rail open, the first one is overdue earlier.
         self.open_rails(now);
         (0..self.rails.len()).for_each(|index| self.handle_rail_timers(index, now));
         self.end_if_refused(now);

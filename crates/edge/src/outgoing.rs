@@ -44,11 +44,11 @@ pub trait Source {
     /// bytes less if it has options. `None`: there is none now.
     fn next(&mut self, budget: u32) -> Option<Segment<'_>>;
 
-    /// As [`Source::next`], for a segment that is sent in up to `most` packets, with a ULPDU of at most `budget` bytes
-    /// in each; where much more of its message follows, in up to `amid` packets. Returns with it the bytes of payload
-    /// for each packet; 0: it is for one.
-    fn next_run(&mut self, budget: u32, most: u32, amid: u32) -> Option<(Segment<'_>, u32)> {
-        let _ = (most, amid);
+    /// As [`Source::next`], for a segment that is sent in up to `most` packets, each with a ULPDU of at most `budget`
+    /// bytes. In the middle of a long message it takes at most `mid_message` packets. Returns also the bytes of payload
+    /// in each packet; 0: the segment takes one packet.
+    fn next_run(&mut self, budget: u32, most: u32, mid_message: u32) -> Option<(Segment<'_>, u32)> {
+        let _ = (most, mid_message);
         self.next(budget).map(|segment| (segment, 0))
     }
 

@@ -124,8 +124,8 @@ impl Requests {
         unasked >= self.after || fills && self.when_full
     }
 
-    /// How many packets of `length` bytes none is due for, if they don't fill the window, where `unasked` bytes were
-    /// sent without a request.
+    /// How many packets of `length` bytes may be sent before the next request is due, if they don't fill the window.
+    /// `unasked` bytes were sent since the last request.
     pub(crate) const fn spares(self, unasked: u64, length: u64) -> u64 {
         self.after.saturating_sub(unasked + 1) / length
     }

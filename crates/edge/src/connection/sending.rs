@@ -394,7 +394,7 @@ impl Connection {
             if !follows || !self.put_segment(serial, part, draft, room) {
                 return;
             }
-            // The record of a packet says of one segment only which part of it was sent.
+            // The record of a packet can name the part of one segment only.
             if draft.contents.part.is_some() {
                 return;
             }

@@ -18,7 +18,7 @@ use crate::rail::{PathAddress, Rail, Requests};
 use crate::sent::{Contents, Leaving};
 use crate::stored::part_header;
 
-/// A segment is taken for this many packets, if it has them, even where fewer fit into the batch.
+/// The source may give a segment for this many packets even if the batch has room for fewer.
 const LEAST_TAKEN: usize = 8;
 
 /// Full parts of a segment that are to be sent in a row.
@@ -103,9 +103,9 @@ impl Connection {
         Some(Parts { serial, size, first, count, length, head, is_gathered })
     }
 
-    /// Takes a segment from the source for several packets with a ULPDU of at most `budget` bytes each. Amid a message
-    /// it ends with the batch, which has room for `room` more: otherwise most batches would have the end of one segment
-    /// and the beginning of another, each of which is a run and costs as much as a whole one.
+    /// Takes a segment from the source for several packets with a ULPDU of at most `budget` bytes each. In the middle
+    /// of a message it fills the batch, which has room for `room` more packets. Otherwise most batches would hold the
+    /// end of one segment and the beginning of the next, which are two runs, and each run has a fixed cost.
     fn take_run(&mut self, source: &mut impl Source, budget: u32, room: usize) -> Option<()> {
         let most = self.outgoing.room_for_run(budget);
         if most < 2 || !source.may_have() {

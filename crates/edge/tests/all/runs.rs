@@ -15,6 +15,8 @@ use weft_wire::edge::frame::{SegmentOptions, ddp_header_length};
 use weft_wire::edge::packet::{self, Builder, HEADER_LENGTH};
 
 const MS: Duration = Duration::from_millis(1);
+/// When the packets of [`received`] arrive.
+const ARRIVAL: Time = Time::from_nanos(1_000_000_000);
 /// Where payload begins in the packets of these tests.
 const HEAD: usize = HEADER_LENGTH + 7 + TAGGED_LENGTH;
 
@@ -118,6 +120,16 @@ fn spoil(fault: &str, at: usize, origin: Origin, packets: &mut Vec<Vec<u8>>) {
     }
 }
 
+/// Two connections that have received these packets, joined and one by one, and what each has placed.
+fn received(packets: &[Vec<u8>]) -> ([Connection; 2], [Store; 2]) {
+    let meta = Meta { from: address(0), local: 0, ecn: 2, now: ARRIVAL };
+    let [mut together, mut apart] = [connection(1, ARRIVAL), connection(1, ARRIVAL)];
+    let [mut all, mut each] = [Store::default(), Store::default()];
+    joined(packets).iter().for_each(|(bytes, size)| together.receive_all(bytes, *size, &meta, &mut all));
+    packets.iter().for_each(|packet| apart.receive(packet, &meta, &mut each));
+    ([together, apart], [all, each])
+}
+
 /// As a kernel joins datagrams: of one size, but the last may be shorter.
 fn joined(packets: &[Vec<u8>]) -> Vec<(Vec<u8>, usize)> {
     let mut rows: Vec<(Vec<u8>, usize)> = vec![];
@@ -142,12 +154,7 @@ fn one_wrong_packet_anywhere_changes_nothing_for_the_others() {
         let mut packets: Vec<Vec<u8>> =
             (0..PACKETS).map(|index| packet(origin, index as u64, (index * PAYLOAD) as u64, PAYLOAD)).collect();
         spoil(fault, at, origin, &mut packets);
-        let now = Time::from_nanos(1_000_000_000);
-        let meta = Meta { from: address(0), local: 0, ecn: 2, now };
-        let [mut together, mut apart] = [connection(1, now), connection(1, now)];
-        let [mut all, mut each] = [Store::default(), Store::default()];
-        joined(&packets).iter().for_each(|(bytes, size)| together.receive_all(bytes, *size, &meta, &mut all));
-        packets.iter().for_each(|packet| apart.receive(packet, &meta, &mut each));
+        let ([mut together, mut apart], [all, each]) = received(&packets);
         let what = format!("{fault} {at} from {origin:?}");
         assert!(all.bytes == each.bytes, "{what}: {} and {} bytes", all.bytes.len(), each.bytes.len());
         assert_eq!(together.counters(), apart.counters(), "{what}");
@@ -160,10 +167,10 @@ fn one_wrong_packet_anywhere_changes_nothing_for_the_others() {
         let acknowledge = |connection: &mut Connection| {
             let mut batch = Batch::new(4, 1 << 17);
             assert!(
-                connection.next_timeout().is_some_and(|due| due <= now),
+                connection.next_timeout().is_some_and(|due| due <= ARRIVAL),
                 "an acknowledgement was asked for: {what}"
             );
-            connection.transmit(&mut Nothing, now, &mut batch);
+            connection.transmit(&mut Nothing, ARRIVAL, &mut batch);
             batch.bytes
         };
         // The packet that asks for it at once may be the one that does not count.
@@ -252,12 +259,7 @@ fn any_faults_in_any_messages_change_nothing_for_the_others() {
             spoil_any(&mut random, &mut packets);
         }
         let packets: Vec<Vec<u8>> = packets.into_iter().map(|(_, packet)| packet).collect();
-        let now = Time::from_nanos(1_000_000_000);
-        let meta = Meta { from: address(0), local: 0, ecn: 2, now };
-        let [mut together, mut apart] = [connection(1, now), connection(1, now)];
-        let [mut all, mut each] = [Store::default(), Store::default()];
-        joined(&packets).iter().for_each(|(bytes, size)| together.receive_all(bytes, *size, &meta, &mut all));
-        packets.iter().for_each(|packet| apart.receive(packet, &meta, &mut each));
+        let ([together, apart], [all, each]) = received(&packets);
         assert!(all.bytes == each.bytes, "seed {seed}: {} and {} bytes", all.bytes.len(), each.bytes.len());
         assert_eq!(together.counters(), apart.counters(), "seed {seed}");
         runs += all.runs;

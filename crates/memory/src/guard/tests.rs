@@ -86,7 +86,7 @@ fn each_touch_of_memory_that_has_gone_is_an_error() {
     registry.copy_out(&left, &mut long[..PAGE], &mut NoDigest).unwrap();
 }
 
-/// A copy of parts is abandoned amid a part, and not amid the caller's code that gives the parts.
+/// A fault abandons the copy of one part, and never the caller's iterator.
 #[test]
 #[cfg_attr(miri, ignore = "it has no signals")]
 fn what_an_iterator_of_parts_owns_is_dropped_where_memory_has_gone() {
@@ -100,9 +100,9 @@ fn what_an_iterator_of_parts_owns_is_dropped_where_memory_has_gone() {
         let parts = bytes.chunks(1000).inspect(move |_| assert_eq!(Rc::strong_count(&held), 2));
         assert!(is_fault(registry.copy_in_parts(&slice, parts)), "{length}");
         assert_eq!(Rc::strong_count(&owned), 1, "{length}");
-        let (mut said, parts) = (0, out.chunks_mut(1000).map(|part| (part, Rc::clone(&owned))));
-        assert!(is_fault(registry.copy_out_parts(&slice, parts, |_, _: NoDigest| said += 1)), "{length}");
-        assert_eq!((said, Rc::strong_count(&owned)), (3, 1), "{length}");
+        let (mut reported, parts) = (0, out.chunks_mut(1000).map(|part| (part, Rc::clone(&owned))));
+        assert!(is_fault(registry.copy_out_parts(&slice, parts, |_, _: NoDigest| reported += 1)), "{length}");
+        assert_eq!((reported, Rc::strong_count(&owned)), (3, 1), "{length}");
         assert!(out[..3000].iter().all(|byte| *byte == 7), "{length}");
     }
 }

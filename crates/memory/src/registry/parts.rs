@@ -29,8 +29,8 @@ impl Registry {
         places.end()
     }
 
-    /// Copies a slice into these parts, one behind the other, which have its length together, and says of each, by what
-    /// is beside it, the digest of what arrived there, in one pass.
+    /// Copies a slice into these parts, one behind the other, which have its length together. In the same pass it
+    /// computes the digest of each part, and passes it to `report` with the value that is paired with the part.
     ///
     /// # Errors
     /// The slice can't be touched (any more), or has another length: then parts may be there already.
@@ -38,14 +38,14 @@ impl Registry {
         &self,
         slice: &Slice,
         parts: impl IntoIterator<Item = (&'a mut [u8], T)>,
-        mut say: impl FnMut(T, D),
+        mut report: impl FnMut(T, D),
     ) -> Result<(), MemoryError> {
         let parts = parts.into_iter();
         if slice.region.is_list() {
             return each_part(slice, parts.map(|part| (part.0.len(), part)), |slice, (part, beside)| {
                 let mut digest = D::default();
                 self.copy_out(slice, part, &mut digest)?;
-                say(beside, digest);
+                report(beside, digest);
                 Ok(())
             });
         }
@@ -54,7 +54,7 @@ impl Registry {
             let mut digest = D::default();
             // A touch of its own, as above.
             raw.copy_out(places.take(part.len())?, part, &mut digest)?;
-            say(beside, digest);
+            report(beside, digest);
         }
         places.end()
     }

@@ -552,9 +552,9 @@ fn parts_are_copied_behind_each_other_and_must_fill_the_slice() {
         let (first, rest) = out.split_at_mut(4);
         let (empty, second) = rest.split_at_mut(0);
         let parts = [(first, 1), (empty, 2), (second, 3)];
-        let mut said = vec![];
-        registry.copy_out_parts(&slice, parts, |which, tape: Tape| said.push((which, tape.0))).unwrap();
-        assert_eq!(said, [(1, bytes[..4].to_vec()), (2, vec![]), (3, bytes[4..].to_vec())]);
+        let mut reported = vec![];
+        registry.copy_out_parts(&slice, parts, |which, tape: Tape| reported.push((which, tape.0))).unwrap();
+        assert_eq!(reported, [(1, bytes[..4].to_vec()), (2, vec![]), (3, bytes[4..].to_vec())]);
         assert_eq!(out, bytes);
         let short = registry.copy_out_parts(&slice, [(&mut out[1..], ())], |(), _: NoDigest| {});
         assert_eq!(short, Err(MemoryError::LengthMismatch { slice: length as u64, given: length as u64 - 1 }));

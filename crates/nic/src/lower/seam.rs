@@ -284,8 +284,8 @@ pub trait Datagrams<S>: Sized {
         Destination::Nobody
     }
 
-    /// How many of these datagrams, of `size` bytes each but the last, certainly are for the one that the first is for:
-    /// at least that.
+    /// How many datagrams at the front have the destination of the first one: a lower bound, at least 1. All but the
+    /// last have `size` bytes.
     fn same_destination(_datagrams: &[u8], _size: usize) -> usize {
         1
     }

@@ -84,8 +84,8 @@ pub(super) struct Room {
     pub(super) max_ulpdu: u32,
     /// How many there may be. At least 1.
     pub(super) most: u32,
-    /// How many there are to be where much more of the message follows. At least 1.
-    pub(super) amid: u32,
+    /// The most in the middle of a long message. At least 1.
+    pub(super) mid_message: u32,
 }
 
 impl Room {
@@ -94,7 +94,7 @@ impl Room {
     pub(super) fn cut(self, left: u32, header: usize) -> (u32, bool) {
         let payload = |parts: u32| (self.max_ulpdu - header as u32).saturating_mul(parts);
         let goes_on = left > payload(self.most.saturating_mul(2));
-        let room = payload(if goes_on { self.amid.min(self.most) } else { self.most });
+        let room = payload(if goes_on { self.mid_message.min(self.most) } else { self.most });
         (left.min(room), left <= room)
     }
 }
@@ -309,11 +309,11 @@ mod tests {
 
     #[test]
     fn amid_a_long_message_a_segment_may_be_shorter_than_at_its_end() {
-        let room = Room { max_ulpdu: 114, most: 5, amid: 3 };
+        let room = Room { max_ulpdu: 114, most: 5, mid_message: 3 };
         let cut = |left| room.cut(left, TAGGED_LENGTH);
         assert_eq!([cut(5000), cut(1001)], [(300, false); 2]);
         assert_eq!([cut(1000), cut(501)], [(500, false); 2]);
         assert_eq!([cut(500), cut(99), cut(0)], [(500, true), (99, true), (0, true)]);
-        assert_eq!(Room { amid: 9, ..room }.cut(5000, TAGGED_LENGTH), (500, false), "at most");
+        assert_eq!(Room { mid_message: 9, ..room }.cut(5000, TAGGED_LENGTH), (500, false), "at most");
     }
 }

@@ -47,10 +47,10 @@ impl Stream {
     }
 
     /// As [`Stream::poll_transmit`], for a stream below that cuts the segment itself: into up to `most` segments with
-    /// ULPDUs of `max_ulpdu` bytes, each with the header of this one, but for its offset and Last. Where much more of
-    /// the message follows they are `amid` at most.
-    pub fn poll_transmit_run(&mut self, max_ulpdu: u32, most: u32, amid: u32) -> Option<Segment<'_>> {
-        let room = Room { max_ulpdu: max_ulpdu.max(MIN_ULPDU), most: most.max(1), amid: amid.max(1) };
+    /// ULPDUs of `max_ulpdu` bytes, each with the header of this one, but for its offset and Last. In the middle
+    /// of a long message there are at most `mid_message` segments.
+    pub fn poll_transmit_run(&mut self, max_ulpdu: u32, most: u32, mid_message: u32) -> Option<Segment<'_>> {
+        let room = Room { max_ulpdu: max_ulpdu.max(MIN_ULPDU), most: most.max(1), mid_message: mid_message.max(1) };
         let formed = match self.source()? {
             Source::Terminate => self.form_terminate(),
             Source::Ready(kind) => Some(self.form_ready(kind)),

@@ -53,11 +53,10 @@ impl Segments<'_> {
 }
 
 impl Segments<'_> {
-    /// The next segment, for up to `most` packets, or `amid`, as [`Source::next_run`], with a ULPDU of `budget` bytes
-    /// each; and bytes of payload in each.
-    fn give(&mut self, budget: u32, most: u32, amid: u32) -> Option<(Segment<'_>, u32)> {
+    /// The next segment, and the bytes of payload in each of its packets, as [`Source::next_run`].
+    fn give(&mut self, budget: u32, most: u32, mid_message: u32) -> Option<(Segment<'_>, u32)> {
         let budget = (budget - self.reserve()).min(MOST);
-        let segment = self.stream.poll_transmit_run(budget, most, amid)?;
+        let segment = self.stream.poll_transmit_run(budget, most, mid_message)?;
         let control = segment.header[0];
         let header = weft_wire::edge::frame::ddp_header_length(control) as u32;
         let (payload, part) = (segment.length - header, budget - header);
@@ -86,8 +85,8 @@ impl Source for Segments<'_> {
         self.give(budget, 1, 1).map(|(segment, _)| segment)
     }
 
-    fn next_run(&mut self, budget: u32, most: u32, amid: u32) -> Option<(Segment<'_>, u32)> {
-        self.give(budget, most, amid)
+    fn next_run(&mut self, budget: u32, most: u32, mid_message: u32) -> Option<(Segment<'_>, u32)> {
+        self.give(budget, most, mid_message)
     }
 
     fn may_have(&self) -> bool {
